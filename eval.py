@@ -1,0 +1,116 @@
+"""Evaluate a policy on a fixed list of games, or compare two runs game by game.
+
+    python eval.py --run runs/alfworld-tiny-seed-seed0
+    python eval.py --run runs/A --compare runs/B --split valid_unseen --repeats 3 --json comparison.json
+    python eval.py --model base --env alfworld --preset tiny
+
+In the paper: the success rates of Table 1 and Figure 5 (unseen). The plain policy acts: no skill, no analyzer. The list of
+games is sorted and named by a hash; each game is played --repeats times; intervals are Wilson's at 95 %. The last
+checkpoint is evaluated unless --checkpoint says otherwise; `best` was chosen by looking at many evaluations, so its score
+is biased upwards, and the result says so. --compare plays both runs on the same games and reports the paired difference
+(positive: the second run is better) with a bootstrap interval and McNemar's exact p.
+"""
+import os
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: idle threads sleep instead of spinning
+import json
+import sys
+from pathlib import Path
+
+from seed.config import ENVIRONMENTS, Config, Parser, check_python, load_config, make_config
+from seed.envs import open_env
+from seed.errors import UserError, exit_cleanly
+from seed.evaluation import compare, evaluate
+from seed.policy import load_policy
+from seed.runlog import RunLog, commit, versions
+
+
+@exit_cleanly
+def main():
+    check_python()
+    args = arguments()
+    results = []
+    for run in [args.run, args.compare] if args.compare else [args.run]:
+        config, folder, chosen = what_to_play(args, run)
+        env = open_env(config)
+        policy = load_policy(config, folder)
+        config.eval_temperature = args.temperature or config.eval_temperature
+        tasks = env.tasks(args.split)[:args.episodes]
+        result = evaluate(policy, env, tasks, config, repeats=args.repeats, seed=args.seed, title=f"{run or args.model}")
+        results.append({"run": run or args.model, "split": args.split, **chosen, "method": config.method,
+                        "env": config.env, "preset": config.preset, "train_seed": config.seed, "commit": commit(),
+                        "versions": versions(), **result})
+        show(results[-1])
+    output = {"evaluations": results}
+    if args.compare:
+        if results[0]["manifest"] != results[1]["manifest"]:
+            raise UserError("the two runs were evaluated on different games: set ALFWORLD_DATA or --data so that they agree")
+        output["comparison"] = compare(*results)
+        c = output["comparison"]
+        print(f"\n{args.compare} minus {args.run}: {c['difference']:+.1%} [{c['low']:+.1%}, {c['high']:+.1%}] over {c['games']} "
+              f"games (better on {c['better']}, worse on {c['worse']}, McNemar p = {c['mcnemar_p']:.3g})")
+    if args.json:
+        Path(args.json).parent.mkdir(parents=True, exist_ok=True)
+        Path(args.json).write_text(json.dumps(output, indent=2))
+
+
+def arguments():
+    parser = Parser(description=__doc__, formatter_class=__import__("argparse").RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("--run", help="run folder")
+    parser.add_argument("--model", choices=["base"], help="instead of a run: the preset's base model")
+    parser.add_argument("--env", default="alfworld", choices=ENVIRONMENTS)
+    parser.add_argument("--preset", default="auto")
+    parser.add_argument("--data", help="auto, made, or a data folder [the run's]")
+    parser.add_argument("--split", default="valid_seen", choices=["train", "valid_seen", "valid_unseen"])
+    parser.add_argument("--episodes", type=int, help="only the first so many games of the list [all]")
+    parser.add_argument("--repeats", type=int, default=1, help="how often each game is played [1]")
+    parser.add_argument("--temperature", type=float, help="sampling temperature [the run's: 0.4 as in the paper]")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the evaluation's sampling [0, as during training]")
+    parser.add_argument("--checkpoint", default="last", help="last, best, start, or the number of an update [last]")
+    parser.add_argument("--compare", help="a second run folder")
+    parser.add_argument("--json", help="write the results here")
+    args = parser.parse_args()
+    if bool(args.run) == bool(args.model):
+        parser.error("give either --run FOLDER or --model base")
+    if args.compare and not args.run:
+        parser.error("--compare needs --run")
+    if (args.episodes or 1) < 1 or args.repeats < 1:
+        parser.error("--episodes and --repeats: expected at least 1")
+    return args
+
+
+def what_to_play(args, run) -> tuple[Config, Path | None, dict]:
+    """(configuration, folder of the weights, how the checkpoint was chosen)."""
+    if run is None:
+        return make_config({"env": args.env, "preset": args.preset, "data": args.data or "auto"}), None, {"checkpoint": "base"}
+    log, config = RunLog(run), load_config(Path(run) / "config.json")
+    config.data = args.data or config.data
+    there = log.checkpoints()
+    if not there:
+        raise UserError(f"{run} has no checkpoint yet")
+    if args.checkpoint == "best":
+        update, looked = log.best()
+        rule = f"highest success on {config.eval_split} among {looked} evaluations during training"
+    elif args.checkpoint in ("start", "last"):
+        update, rule = (0, "the start") if args.checkpoint == "start" else (there[-1], "the last checkpoint")
+    elif args.checkpoint.isdigit():
+        update, rule = int(args.checkpoint), "the update given"
+    else:
+        raise UserError(f"--checkpoint {args.checkpoint}: expected last, best, start, or the number of an update")
+    if update and update not in there:
+        raise UserError(f"{run} has no checkpoint of update {update}: it has {', '.join(map(str, there))}")
+    return config, log.policy_folder(update), {"checkpoint": args.checkpoint, "update": update, "rule": rule}
+
+
+def show(result) -> None:
+    print(f"\n{result['run']}, checkpoint {result['checkpoint']}, {result['split']}: {result['tasks']} games "
+          f"(list {result['manifest']}), each {result['repeats']} times, temperature {result['temperature']}")
+    for kind, rate in [("all", result), *result["by_type"].items()]:
+        print(f"  {kind:32s} {rate['wins']:4d} of {rate['games']:4d} = {rate['success']:6.1%}  [{rate['low']:.1%}, {rate['high']:.1%}]")
+    print(f"  mean turns {result['mean_turns']:.1f}, malformed replies {result['malformed']:.1%}, inadmissible actions "
+          f"{result['inadmissible']:.1%}, crashed games {len(result['crashed'])}")
+    for message in result["crashed"]:
+        print(f"  crashed: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

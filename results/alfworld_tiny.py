@@ -1,0 +1,118 @@
+"""GRPO and SEED on the tiny preset, three seeds each, on fixed held-out games: results/alfworld_tiny.json and .png.
+
+    python results/alfworld_tiny.py
+
+Runs `train_seed.py` for each method and seed with the preset's own settings (runs that are finished are not repeated,
+interrupted ones go on), plays the first and the last state on all held-out games of both splits, and writes the summary.
+About a quarter of an hour a run on two cores.
+"""
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from seed.evaluation import compare
+from seed.runlog import RunLog
+
+METHODS, SEEDS = ("grpo", "seed"), (0, 1, 2)
+RUNS = ROOT / "runs" / "alfworld_tiny"
+SPLITS = ("valid_seen", "valid_unseen")
+T_975 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t for a 95 % interval over that many seeds
+
+
+def main():
+    runs = [one_run(method, seed) for method in METHODS for seed in SEEDS]
+    summary = {"command": "python results/alfworld_tiny.py", "runs": [run for run, _ in runs], "comparison": {}}
+    for split in SPLITS:
+        ends = {(run["method"], run["seed"]): evaluations[split, "last"] for run, evaluations in runs}
+        pairs = [compare(ends["grpo", seed], ends["seed", seed]) for seed in SEEDS]
+        summary["comparison"][split] = {
+            **{method: over_seeds([ends[method, seed]["success"] for seed in SEEDS]) for method in METHODS},
+            "seed_minus_grpo": over_seeds([pair["difference"] for pair in pairs]), "paired_by_seed": pairs}
+    (ROOT / "results" / "alfworld_tiny.json").write_text(json.dumps(summary, indent=1) + "\n")
+    draw(runs)
+    show(summary)
+
+
+def one_run(method: str, seed: int):
+    """Train (or go on, or do nothing), evaluate the first and the last state; returns the run's record and its evaluations."""
+    folder = RUNS / f"{method}-seed{seed}"
+    log = RunLog(folder)
+    command = [sys.executable, str(ROOT / "train_seed.py"), "--env", "alfworld", "--preset", "tiny", "--data", "made",
+               "--method", method, "--seed", str(seed), "--out", str(folder)]
+    if not folder.exists():
+        subprocess.run(command, check=True, cwd=ROOT)
+    facts = log.facts()
+    if not log.checkpoints() or log.checkpoints()[-1] < facts["config"]["updates"]:
+        subprocess.run([*command, "--resume"], check=True, cwd=ROOT)
+    evaluations = {}
+    for split in SPLITS:
+        for state in ("start", "last"):
+            file = folder / f"{split}-{state}.json"
+            if not file.exists():
+                subprocess.run([sys.executable, str(ROOT / "eval.py"), "--run", str(folder), "--checkpoint", state, "--split", split,
+                                "--json", str(file)], check=True, cwd=ROOT)
+            evaluations[split, state] = json.loads(file.read_text())["evaluations"][0]
+    keep = ("split", "checkpoint", "rule", "update", "wins", "games", "success", "low", "high", "mean_turns", "malformed", "inadmissible",
+            "manifest", "temperature", "by_type")
+    metrics = log.read("metrics.jsonl")
+    names = ("update", "success", "turns", "entropy", "kl", "equal_groups", "grad_norm", "opd_loss", "gate_mean", "gate_open", "delta_mean",
+             "delta_abs", "delta_std", "skill_valid", "gradient_ratio", "gradient_cosine")
+    return {"method": method, "env": "alfworld", "preset": "tiny", "seed": seed, "config_hash": facts["config_hash"],
+            "commit": facts["commit"], "versions": facts["versions"], "minutes": round(sum(sum(m["seconds"].values()) for m in metrics) / 60, 1),
+            "evaluations": [{key: e[key] for key in keep} for e in evaluations.values()],
+            "during": [{key: e[key] for key in ("update", "split", "wins", "games", "success", "low", "high")} for e in log.read("evaluations.jsonl")],
+            "metrics": {name: [round(m[name], 4) if m.get(name) is not None else None for m in metrics] for name in names
+                        if any(name in m for m in metrics)}}, evaluations
+
+
+def over_seeds(values):
+    """Mean over the seeds with its 95 % t interval."""
+    n = len(values)
+    mean = sum(values) / n
+    half = T_975[n] * math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1) / n)
+    return {"mean": mean, "low": mean - half, "high": mean + half, "values": values}
+
+
+def draw(runs):
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    figure, axes = plt.subplots(1, 4, figsize=(17, 4), constrained_layout=True)
+    colours = {"grpo": "tab:gray", "seed": "tab:blue"}
+    smooth = lambda v: [sum(v[max(0, i - 2):i + 3]) / len(v[max(0, i - 2):i + 3]) for i in range(len(v))]
+    for run, _ in runs:
+        m, colour, label = run["metrics"], colours[run["method"]], run["method"] if run["seed"] == 0 else None
+        axes[0].plot(m["update"], smooth(m["success"]), color=colour, alpha=0.6, label=label)
+        axes[2].plot(m["update"], smooth(m["turns"]), color=colour, alpha=0.6, label=label)
+        during = run["during"]
+        axes[1].errorbar([e["update"] + 0.15 * run["seed"] for e in during], [e["success"] for e in during], fmt="o-", color=colour, alpha=0.6,
+                         capsize=3, label=label, yerr=[[e["success"] - e["low"] for e in during], [e["high"] - e["success"] for e in during]])
+        if "opd_loss" in m:
+            axes[3].plot(m["update"], m["opd_loss"], color=colour, alpha=0.6, label="OPD loss" if run["seed"] == 0 else None)
+            axes[3].plot(m["update"], [g - 0.5 for g in m["gate_mean"]], color="tab:orange", alpha=0.6, label="gate mean - 0.5" if run["seed"] == 0 else None)
+    for axis, title in zip(axes, ("success in training (5-update mean)", "valid_seen, 95 % intervals", "turns an episode", "SEED's distillation")):
+        axis.set(title=title, xlabel="update")
+        axis.legend(fontsize=8)
+    figure.savefig(ROOT / "results" / "alfworld_tiny.png", dpi=90)
+
+
+def show(summary):
+    print(f"\n{'run':14s}{'split':14s}{'start':>26s}{'end':>26s}")
+    for run in summary["runs"]:
+        for split in SPLITS:
+            start, end = ([e for e in run["evaluations"] if e["split"] == split and e["checkpoint"] == c][0] for c in ("start", "last"))
+            cell = lambda e: f"{e['success']:.1%} [{e['low']:.1%}, {e['high']:.1%}]"
+            print(f"{run['method'] + ' ' + str(run['seed']):14s}{split:14s}{cell(start):>26s}{cell(end):>26s}  "
+                  f"{'apart' if end['low'] > start['high'] else 'NOT apart'}")
+    for split, c in summary["comparison"].items():
+        d = c["seed_minus_grpo"]
+        print(f"{split}: SEED minus GRPO {d['mean']:+.1%} [{d['low']:+.1%}, {d['high']:+.1%}] over {len(SEEDS)} seeds")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""The analyzer: a finished trajectory in, a hindsight skill out.
+
+In the paper: A(x_tau) of section 3 and the prompt of Figure 10. x_tau holds the task description, episode_success and the
+formatted trajectory; the answer is a JSON object with exactly two fields, `episode_summary` and `episode_skill`. In Stage 1
+an external model writes the answers, in Stage 2 the policy itself does, with the weights that played the episode.
+
+How it differs from the paper:
+1. The answer is read tolerantly (code fences, prose around it, single quotes, trailing commas, further fields): small
+   models break JSON in ways that lose nothing. What cannot be read gives no skill and a reason, never an empty skill, and
+   the trajectory then takes no part in the distillation (m = 0).
+2. A trajectory too long for the analyzer's prompt is shortened in the middle, with a mark; the task, the outcome, the
+   first and the last steps stay.
+"""
+import ast
+import json
+import random
+import re
+
+from seed.sampling import sample
+from seed.trajectory import Trajectory
+
+ASK = ("An agent has finished an episode. Analyse the episode and return only valid JSON with exactly two fields:\n"
+       '{"episode_summary": "what happened, in one sentence", "episode_skill": "a short rule to act by"}\n'
+       "The skill is read by the agent before it acts, so it says what to do; it does not tell the story of the episode. "
+       "After a success, give the decision rules and the order of actions that led to it. After a failure, give a rule "
+       "that avoids the failure.\n\nTask description: ")
+SUCCESS = {True: "\nepisode_success: success\nInteraction trajectory:\n", False: "\nepisode_success: failure\nInteraction trajectory:\n"}
+OBSERVED, ACTED, FINAL = ". Observation: ", "\nAction: ", "End. Observation: "
+CLOSE = "\n\nReturn only the JSON object."
+FIXED = (ASK, *SUCCESS.values(), OBSERVED, ACTED, FINAL, CLOSE)
+TOO_LONG = "trajectory too long for the analyzer's prompt"
+MARK = "[... {} steps left out ...]"
+
+
+def analyze(policy, trajectories: list[Trajectory], seed: str, *, temperature: float, most_prompt_tokens: int,
+            most_skill_tokens: int, batch_tokens: int) -> list[list[int]]:
+    """s = A_old(x_tau) for each trajectory: sets skill and summary, or skill_error. Returns the sampled answers' ids."""
+    prompts, asked, answers = [], [], []
+    for trajectory in trajectories:
+        text = fit_prompt(trajectory, policy.encode, most_prompt_tokens)
+        if text is None:
+            trajectory.skill_error = TOO_LONG
+        else:
+            prompts.append(policy.encode(text))
+            asked.append(trajectory)
+    streams = [random.Random(f"{seed} analysis {t.task.id} {t.copy}") for t in asked]
+    for trajectory, reply in zip(asked, sample(policy, prompts, streams, most_skill_tokens, temperature, batch_tokens)):
+        answers.append(reply.action_ids)
+        if reply.ended:
+            answer = read_answer(policy.decode(reply.action_ids))
+            trajectory.summary, trajectory.skill, trajectory.skill_error = answer
+        else:
+            trajectory.skill_error = "cut off"
+    return answers
+
+
+def analyzer_prompt(trajectory: Trajectory, most_steps: int | None = None) -> str:
+    """x_tau as one user turn. `most_steps`: keep only so many steps, from both ends, with a mark in the middle."""
+    steps = trajectory.steps
+    lines = [f"{t + 1}{OBSERVED}{s.context.observation}{ACTED}{s.action}" for t, s in enumerate(steps)]
+    if most_steps is not None and most_steps < len(lines):
+        head, tail = most_steps - most_steps // 2, most_steps // 2
+        lines = lines[:head] + [MARK.format(len(lines) - most_steps)] + lines[len(lines) - tail:]
+    ending = FINAL + steps[-1].observation_after
+    return "".join([ASK, trajectory.task.description, SUCCESS[trajectory.success], "\n".join(lines), "\n", ending, CLOSE])
+
+
+def fit_prompt(trajectory: Trajectory, encode, most_tokens: int) -> str | None:
+    """The longest version of x_tau within `most_tokens`; None if not even its first and last step fit.
+
+    `encode` turns a user turn into prompt ids (`Policy.encode`).
+    """
+    fits = lambda text: len(encode(text)) <= most_tokens
+    best = analyzer_prompt(trajectory)
+    if fits(best):
+        return best
+    best, low, high = None, 2, len(trajectory.steps) - 1  # binary search over the number of steps that are kept
+    while low <= high:
+        middle = (low + high) // 2
+        text = analyzer_prompt(trajectory, middle)
+        if fits(text):
+            best, low = text, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def answer_json(summary: str, skill: str) -> str:
+    """The answer in its one canonical form: what Stage 1 trains on."""
+    return json.dumps({"episode_summary": summary, "episode_skill": skill}, ensure_ascii=False)
+
+
+def read_answer(text: str) -> tuple[str | None, str | None, str | None]:
+    """(summary, skill, None), or (None, None, reason) where there is no usable skill. Never raises.
+
+    >>> read_answer('{"episode_summary": "Done.", "episode_skill": "Look first."}')
+    ('Done.', 'Look first.', None)
+    >>> read_answer("I think the agent did well.")
+    (None, None, 'no JSON object')
+    """
+    start = text.find("{")
+    if start < 0:
+        return None, None, "no JSON object"
+    if text[:start].rstrip().endswith("["):
+        return None, None, "a list, not an object"
+    data = _read_object(text[start:])
+    if data is None:
+        return None, None, "cut off" if text.count("{") > text.count("}") else "not valid JSON"
+    fields = []
+    for name in ("episode_summary", "episode_skill"):
+        if name not in data:
+            return None, None, f"no field {name}"
+        if not isinstance(data[name], str):
+            return None, None, f"{name} is not a text"
+        fields.append(data[name].strip())
+        if not fields[-1]:
+            return None, None, f"{name} is empty"
+    return *fields, None
+
+
+def _read_object(text: str) -> dict | None:
+    """The JSON object at the start of `text`: as it is, then without trailing commas, then as a Python literal."""
+    decoder = json.JSONDecoder(strict=False)  # line breaks inside strings are common and harmless
+    mended = re.sub(r",(\s*[}\]])", r"\1", text)
+    for candidate in (text, mended):
+        try:
+            return decoder.raw_decode(candidate)[0]
+        except (ValueError, RecursionError):
+            pass
+    for end in [m.end() for m in re.finditer("}", text)][:8]:
+        try:
+            data = ast.literal_eval(text[:end])
+            return data if isinstance(data, dict) else None
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            pass
+    return None

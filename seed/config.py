@@ -1,0 +1,178 @@
+"""Every knob once: its default, one line of meaning, and the paper's value.
+
+A value comes from the dataclass below, then the preset, then the command line. `--help` prints this file's lines. The
+paper's values are those of its ALFWorld runs (their configuration is published) unless a line says otherwise.
+"""
+import argparse
+import difflib
+import json
+import sys
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from seed.errors import UserError
+from seed.methods import METHODS
+
+ENVIRONMENTS = ("alfworld",)
+
+
+def knob(default, meaning: str, paper: str = "", choices=None):
+    return field(default=default, metadata={"meaning": meaning, "paper": paper, "choices": choices})
+
+
+@dataclass
+class Config:
+    # --- what to run
+    env: str = knob("alfworld", "environment", choices=ENVIRONMENTS)
+    preset: str = knob("auto", "model and sizes (auto: qwen2.5-3b on a CUDA device, else tiny)")
+    method: str = knob("seed", "objective", choices=tuple(METHODS))
+    init: str = knob("auto", "start of RL: auto (Stage 1's result, made first where there is none), base, or a folder", "Stage 1")
+    updates: int = knob(150, "RL updates", "150")
+    seed: int = knob(0, "seed of everything: task order, sampling, made games stay the same")
+    out: str = knob("", "run folder (default: runs/ENV-PRESET-METHOD-seedSEED)")
+    resume: bool = knob(False, "go on from the last checkpoint of the run folder")
+    # --- games
+    data: str = knob("auto", "games: auto (the downloaded data where there is any, else made), made, or a data folder")
+    train_games: int = knob(160, "made games: how many to train on", "3,553 published ones")
+    seen_games: int = knob(200, "made games: held out, layouts of training", "140 published ones")
+    unseen_games: int = knob(200, "made games: held out, layouts never trained on", "134 published ones")
+    households: str = knob("4-6x4-7", "made games: receptacles x objects, each drawn from its range")
+    # --- model
+    model: str = knob("", "hub id or folder of a causal language model with a chat template")
+    dtype: str = knob("bfloat16", "number format of weights and computation", "bfloat16", ("float32", "bfloat16"))
+    quantize: bool = knob(False, "4-bit weights (NF4), for LoRA", "no")
+    lora_rank: int = knob(0, "LoRA rank; 0: all weights are trained", "all weights")
+    # --- playing
+    tasks_per_update: int = knob(16, "tasks an update", "16")
+    group_size: int = knob(8, "N, trajectories a task", "8")
+    max_turns: int = knob(50, "steps after which an episode has failed", "50")
+    history_length: int = knob(5, "observations and actions shown in the prompt", "5 (2 in earlier work)")
+    temperature: float = knob(1.0, "sampling temperature of rollouts", "1.0")
+    max_prompt_tokens: int = knob(2048, "history is left out, oldest first, where a prompt is longer", "2048")
+    max_reply_tokens: int = knob(512, "a reply is cut here", "512")
+    invalid_penalty: float = knob(0.1, "taken off a step's score for a malformed reply", "0.1")
+    # --- analysis
+    analyzer_prompt_tokens: int = knob(8192, "trajectories are shortened in the middle where the prompt is longer")
+    analyzer_temperature: float = knob(0.4, "sampling temperature of analyses")
+    skill_tokens: int = knob(512, "an analysis is cut here and then not used")
+    # --- objective
+    clip_ratio: float = knob(0.2, "PPO clip", "0.2")
+    kl_coef: float = knob(0.01, "weight of the KL to the policy at the start of RL", "0.01")
+    opd_coef: float = knob(0.01, "lambda, weight of the distillation loss", "0.01")
+    gate_beta: float = knob(5.0, "beta, sharpness of the gate", "5.0")
+    # --- optimisation
+    learning_rate: float = knob(1e-6, "AdamW, constant", "1e-6")
+    weight_decay: float = knob(0.01, "AdamW", "0.01")
+    grad_clip: float = knob(1.0, "the gradient's norm is clipped here", "1.0")
+    minibatches: int = knob(1, "optimisation steps an update; its rows are split among them", "about 7, of 256 rows")
+    batch_tokens: int = knob(16384, "tokens in a training micro-batch, padding included: lower it first when memory is short")
+    sample_tokens: int = knob(131072, "tokens in a sampling batch, padding and replies included")
+    # --- Stage 1
+    sft_tasks: int = knob(180, "M, training tasks played", "180")
+    sft_rollouts: int = knob(8, "K0, rollouts a task", "8")
+    sft_epochs: int = knob(3, "passes over the skills", "3")
+    sft_batch: int = knob(16, "skills an optimisation step")
+    sft_learning_rate: float = knob(1e-5, "AdamW, linear to 0")
+    annotator: str = knob("policy", "who writes the skills: policy (the base model itself), openai (an endpoint), expert (rules)",
+                          "an external model", ("policy", "openai", "expert"))
+    # --- evaluation during training, logging
+    eval_every: int = knob(5, "updates between evaluations; the first and the last state are always evaluated", "5")
+    eval_split: str = knob("valid_seen", "split of these evaluations", "valid_seen")
+    eval_episodes: int = knob(128, "games of these evaluations (the last one plays all of the split): the list's first", "128")
+    eval_temperature: float = knob(0.4, "sampling temperature of evaluations", "0.4")
+    save_every: int = knob(1, "updates between checkpoints")
+    gradients_every: int = knob(5, "updates between measurements of |lambda grad L_opd| / |grad L_rl| (costs one more backward pass)")
+
+
+TINY_MODEL = str(Path(__file__).parent / "tiny_model")
+LORA = dict(quantize=True, lora_rank=32, learning_rate=2e-5, sft_learning_rate=1e-4)  # LoRA wants 10-50 times the rate
+PRESETS = {
+    # A model of a million parameters and small households: minutes on two CPU cores. See seed/tiny.py.
+    "tiny": dict(model=TINY_MODEL, dtype="float32", updates=30, tasks_per_update=8, max_turns=15, max_reply_tokens=24,
+                 analyzer_prompt_tokens=1024, skill_tokens=80, learning_rate=3e-4, batch_tokens=8192, sft_tasks=32,
+                 sft_rollouts=4, sft_learning_rate=3e-4, annotator="expert", eval_every=10, eval_episodes=200),
+    "smollm2-135m": dict(model="HuggingFaceTB/SmolLM2-135M-Instruct", **LORA),
+    "qwen2.5-1.5b": dict(model="Qwen/Qwen2.5-1.5B-Instruct", **LORA),
+    "qwen2.5-3b": dict(model="Qwen/Qwen2.5-3B-Instruct", **LORA),
+    "qwen2.5-7b": dict(model="Qwen/Qwen2.5-7B-Instruct", batch_tokens=8192, **LORA),
+    "qwen3-1.7b": dict(model="Qwen/Qwen3-1.7B", **LORA),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line, and a guess at what was meant."""
+
+    def error(self, message):
+        raise UserError(f"{message} (--help lists all options)")
+
+    def parse_args(self, args=None, namespace=None):
+        values, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            known = [option for action in self._actions for option in action.option_strings]
+            near = difflib.get_close_matches(unknown[0].split("=")[0], known, 1)
+            self.error(f"unknown option {unknown[0]}" + (f", did you mean {near[0]}?" if near else ""))
+        return values
+
+
+def parse(doc: str, stage1: bool = False, arguments: list[str] | None = None) -> tuple[Config, set[str]]:
+    """(config, the names of the options that the command line gave). `stage1`: --tasks stands for --sft-tasks, and so on."""
+    check_python()
+    parser = Parser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    for knob_ in fields(Config):
+        flag = "--" + (knob_.name.removeprefix("sft_") if stage1 else knob_.name).replace("_", "-")
+        meta = knob_.metadata
+        help_ = f"{meta['meaning']} [{knob_.default}]" + (f" (paper: {meta['paper']})" if meta["paper"] else "")
+        options = dict(dest=knob_.name, default=argparse.SUPPRESS, help=help_.replace("%", "%%"))
+        if knob_.type is bool:
+            parser.add_argument(flag, action=argparse.BooleanOptionalAction, **options)
+        elif not any(flag in action.option_strings for action in parser._actions):
+            parser.add_argument(flag, type=knob_.type, choices=meta["choices"], **options)
+    given = vars(parser.parse_args(arguments))
+    return make_config(given), set(given)
+
+
+def make_config(given: dict) -> Config:
+    """The configuration for these options: the preset's values under them. UserError where they cannot be."""
+    import torch
+    preset = given.get("preset", "auto")
+    if preset == "auto":
+        preset = "qwen2.5-3b" if torch.cuda.is_available() else "tiny"
+    if preset not in PRESETS:
+        raise UserError(f"unknown preset {preset}: choose one of {', '.join(PRESETS)}")
+    config = Config(**{**PRESETS[preset], **given, "preset": preset})
+    for name in ("updates", "tasks_per_update", "group_size", "max_turns", "max_reply_tokens", "skill_tokens", "minibatches",
+                 "sft_tasks", "sft_rollouts", "sft_epochs", "sft_batch", "train_games", "seen_games", "unseen_games"):
+        if getattr(config, name) < 1:
+            raise UserError(f"--{name.replace('_', '-')} is {getattr(config, name)}: expected at least 1")
+    for name in ("temperature", "eval_temperature", "learning_rate"):
+        if not getattr(config, name) > 0:
+            raise UserError(f"--{name.replace('_', '-')} is {getattr(config, name)}: expected more than 0")
+    if config.group_size < 2:
+        raise UserError("--group-size 1 gives no group-relative advantage: expected at least 2")
+    if config.quantize and not config.lora_rank:
+        raise UserError("--quantize trains adapters on 4-bit weights: give --lora-rank, for example --lora-rank 32")
+    config.out = config.out or f"runs/{config.env}-{config.preset}-{config.method}-seed{config.seed}"
+    return config
+
+
+def load_config(path: Path) -> Config:
+    """The config.json of a run folder. Unknown and missing options are errors: the run is of another version."""
+    try:
+        data = json.loads(Path(path).read_text())["config"]
+        if set(data) != {knob_.name for knob_ in fields(Config)}:
+            raise ValueError(f"options differ: {sorted(set(data) ^ {knob_.name for knob_ in fields(Config)})}")
+        return Config(**data)
+    except FileNotFoundError:
+        raise UserError(f"{Path(path).parent} is no run folder: it has no {Path(path).name}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is not a configuration of this version: {error}") from None
+
+
+def as_dict(config: Config) -> dict:
+    return asdict(config)
+
+
+def check_python() -> None:
+    if not (3, 11) <= sys.version_info[:2] <= (3, 12):
+        raise UserError(f"this is Python {sys.version.split()[0]}; the ALFWorld engine (textworld 1.7) runs on 3.11 and 3.12: "
+                        f"make the virtual environment with one of these, for example `python3.12 -m venv .venv`")

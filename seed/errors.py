@@ -1,0 +1,36 @@
+"""One kind of error for everything that the user can mend.
+
+`UserError` carries one line: what is wrong, what was expected, what to type instead. `exit_cleanly` turns it into that
+line on stderr and exit code 2, and Ctrl-C into exit code 130; every other exception is a bug and keeps its traceback.
+"""
+import errno
+import functools
+import sys
+
+
+class UserError(Exception):
+    """Bad input, a missing file, an impossible combination: something that the user can put right."""
+
+
+def exit_cleanly(main):
+    """Decorate a script's main function: errors of the user's end in one line on stderr and exit code 2."""
+
+    @functools.wraps(main)
+    def wrapped(*args, **options):
+        try:
+            return main(*args, **options)
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise SystemExit(2) from None
+        except OSError as error:
+            # Only what a person at the keyboard can mend; a ConnectionError inside our own code, say, stays a traceback.
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+                raise
+            print(f"error: cannot write {error.filename or 'the run folder'}: {error.strerror}; what was written so far is "
+                  f"kept: make room (or choose another --out) and go on with --resume", file=sys.stderr)
+            raise SystemExit(2) from None
+        except KeyboardInterrupt:
+            print("stopped; a run of train_seed.py or train_sft.py goes on with --resume", file=sys.stderr)
+            raise SystemExit(130) from None
+
+    return wrapped

@@ -1,0 +1,218 @@
+"""A rule-based player and annotator for ALFWorld: the tiny model's teacher before Stage 1, and Stage 1's `expert`.
+
+Not in the paper. The paper starts from an instruct model and has a large external model write the hindsight skills of
+Stage 1. On a laptop both are replaced by rules that read what the agent could read: the task's sentence, observations
+and actions. Nothing here looks into the game's state.
+
+`Notebook` follows an episode and knows what was seen where. `decide` says the next sensible action (used to pre-train the
+tiny model, with noise on top: `seed/tiny.py`). `hindsight` writes summary and skill of a finished trajectory.
+"""
+import random
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from seed.trajectory import Trajectory
+
+VERBS = {"pick_clean_then_place_in_recep": ("clean", "sinkbasin"), "pick_heat_then_place_in_recep": ("heat", "microwave"),
+         "pick_cool_then_place_in_recep": ("cool", "fridge")}
+ITEM = re.compile(r"\ban? ([a-z]+ \d+)")
+
+
+@dataclass(frozen=True)
+class Goal:
+    kind: str
+    obj: str                  # "mug"
+    recep: str                # "shelf"; for look_at_obj_in_light the lamp
+    verb: str = ""            # clean, heat, cool or nothing
+    tool: str = ""            # the receptacle that does it
+    number: int = 1
+
+
+@lru_cache(None)
+def _sentences():
+    from alfworld.gen.goal_library import gdict
+    from seed.envs.alfworld import TASK_TYPES
+    word = dict(obj=r"(?P<obj>\w+)", recep=r"(?P<recep>\w+)", toggle=r"(?P<recep>\w+)")
+    return [(kind, re.compile(template.format(**word))) for kind in TASK_TYPES for template in gdict[kind]["templates"]]
+
+
+def parse_goal(description: str) -> Goal | None:
+    """The goal that a task's sentence states; None for a sentence that is none of ALFWorld's templates."""
+    for kind, pattern in _sentences():
+        if match := pattern.fullmatch(description.strip().rstrip(".")):
+            return Goal(kind, match["obj"], match["recep"], *VERBS.get(kind, ("", "")),
+                        number=2 if kind == "pick_two_obj_and_place" else 1)
+    return None
+
+
+def kind_of(name: str) -> str:
+    """`mug 1` -> `mug`."""
+    return name.rsplit(" ", 1)[0]
+
+
+@dataclass
+class Notebook:
+    """What an episode has shown so far."""
+    goal: Goal
+    places: list[str] = field(default_factory=list)            # receptacles, in the order of the first observation
+    contents: dict[str, set] = field(default_factory=dict)     # receptacle -> objects last seen in it
+    closed: set[str] = field(default_factory=set)
+    at: str | None = None
+    holding: str | None = None
+    came_from: str | None = None                               # where the held object was taken
+    found: dict[str, str] = field(default_factory=dict)        # target object -> where it was first seen
+    treated: set[str] = field(default_factory=set)             # targets that were cleaned, heated or cooled
+    visits: list[str] = field(default_factory=list)
+    mistakes: list[str] = field(default_factory=list)          # objects taken that are not the target
+
+    def read(self, action: str | None, observation: str) -> None:
+        """Take in the observation that followed `action` (None: the first one)."""
+        if action is None:
+            self.places = ITEM.findall(observation.split("Your task is to:")[0])
+            return
+        if observation.startswith("Nothing happens"):
+            return
+        verb = action.split(" ", 1)[0]
+        if verb == "go":
+            self.at = action.removeprefix("go to ")
+            self.visits.append(self.at)
+        if verb in ("go", "open", "close"):
+            if f"The {self.at} is closed" in observation or verb == "close":
+                self.closed.add(self.at)
+            else:
+                self.closed.discard(self.at)
+                self.contents[self.at] = set(ITEM.findall(observation.split("you see")[-1]))
+                for item in self.contents[self.at]:
+                    if kind_of(item) == self.goal.obj:
+                        self.found.setdefault(item, self.at)
+        elif verb == "take":
+            self.holding, self.came_from = action.removeprefix("take ").split(" from ")
+            self.contents.get(self.came_from, set()).discard(self.holding)
+            if kind_of(self.holding) != self.goal.obj:
+                self.mistakes.append(self.holding)
+        elif verb in ("move", "put"):
+            self.contents.setdefault(self.at, set()).add(self.holding)
+            self.holding = None
+        elif verb == self.goal.verb:
+            self.treated.add(self.holding)
+
+    def at_kind(self, kind: str) -> list[str]:
+        return [place for place in self.places if kind_of(place) == kind]
+
+    def placed(self) -> list[tuple[str, str]]:
+        """(target, place) for the targets that are where they belong, as they should be."""
+        return [(item, place) for place, items in sorted(self.contents.items()) if kind_of(place) == self.goal.recep
+                for item in sorted(items) if kind_of(item) == self.goal.obj and self._ready(item)]
+
+    def wanted(self) -> list[tuple[str, str]]:
+        """(target, place) for the targets that were seen and must still be fetched."""
+        done = {item for item, _ in self.placed()}
+        return [(item, place) for place, items in sorted(self.contents.items()) for item in sorted(items)
+                if kind_of(item) == self.goal.obj and item not in done]
+
+    def unseen(self) -> list[str]:
+        return [place for place in self.places if place not in self.contents]
+
+    def _ready(self, item):
+        return not self.goal.verb or item in self.treated
+
+    def lamp(self) -> str | None:
+        return next((place for place, items in sorted(self.contents.items())
+                     for item in items if kind_of(item) == self.goal.recep), None)
+
+
+def decide(book: Notebook, admissible, rng: random.Random, hints: tuple[str, ...] = (), careless: bool = False) -> tuple[str, str]:
+    """(thought, action): what a sensible player does next. `hints`: places to look in first, as a skill may name them.
+
+    A careless one forgets that the object is to be cleaned, heated or cooled, and looks where it has looked before.
+    """
+    goal, holding = book.goal, book.holding
+    search = lambda thing: (f"find {thing}", _search(book, admissible, rng, hints, careless))
+    if holding and kind_of(holding) != goal.obj:
+        drops = [a for a in admissible if a.startswith(("move ", "put "))]
+        return f"put away {kind_of(holding)}", drops[0] if drops else _go(book, book.came_from, admissible, rng)
+    if holding and goal.verb and holding not in book.treated and not careless:
+        tool = f"{goal.tool} 1"
+        action = f"{goal.verb} {holding} with {tool}"
+        return f"{goal.verb} {goal.obj}", action if action in admissible else _go(book, tool, admissible, rng)
+    if holding and goal.kind == "look_at_obj_in_light":
+        if place := book.lamp():
+            use = [a for a in admissible if a.startswith("use ")]
+            return f"use {goal.recep}", use[0] if use else _go(book, place, admissible, rng)
+        return search(goal.recep)
+    if holding:
+        # The second of two goes to where the first one is.
+        place = next((p for _, p in book.placed()), None) or next(
+            (p for p in book.at_kind(goal.recep) if p == book.at), None) or (book.at_kind(goal.recep) or [None])[0]
+        drops = [a for a in admissible if re.match(f"(move|put) {holding} (to|in/on|in|on) {place}$", a)]
+        return f"put {goal.obj}", drops[0] if drops else _go(book, place, admissible, rng)
+    if wanted := book.wanted():
+        item, place = next((w for w in wanted if w[1] == book.at), wanted[0])
+        action = f"take {item} from {place}"
+        return f"take {goal.obj}", action if action in admissible else _go(book, place, admissible, rng)
+    return search(goal.obj)
+
+
+def _go(book, place, admissible, rng):
+    if f"open {book.at}" in admissible and place == book.at:
+        return f"open {book.at}"
+    action = f"go to {place}"
+    return action if action in admissible else rng.choice(admissible)
+
+
+def _search(book, admissible, rng, hints, careless):
+    if book.at in book.closed and f"open {book.at}" in admissible:
+        return f"open {book.at}"
+    left = book.places if careless else book.unseen()
+    named = [place for place in hints if place in left]
+    return _go(book, rng.choice(named or left or book.places), admissible, rng)
+
+
+def hindsight(trajectory: Trajectory, name_places: bool = True) -> tuple[str, str] | None:
+    """(summary, skill) of a finished trajectory; None if its task's sentence is not one of the templates.
+
+    A success gives the workflow, a failure what to do instead and what to avoid. `name_places`: the skill also says where
+    this game's object was seen (the paper's "decisive observations"); without, only the workflow.
+    """
+    goal = parse_goal(trajectory.task.description)
+    if goal is None:
+        return None
+    book = Notebook(goal)
+    book.read(None, trajectory.steps[0].context.observation)
+    for step in trajectory.steps:
+        book.read(step.action, step.observation_after)
+
+    where = sorted(set(book.found.values()))
+    if where and name_places:
+        find = f"Find {goal.obj} in {' and '.join(where[:2])}"
+    elif book.unseen() and name_places:
+        find = f"Find {goal.obj} in {' or '.join(book.unseen()[:3])}"
+    else:
+        find = f"Find {goal.obj}"
+    recep = next((p for _, p in book.placed()), None) or f"{goal.recep} 1"
+    if goal.kind == "look_at_obj_in_light":
+        lamp = book.lamp()
+        last = f"use {goal.recep} in {lamp}" if lamp and name_places else f"use {goal.recep}"
+    else:
+        last = f"put {'both' if goal.number == 2 else 'it'} in {recep if name_places else goal.recep}"
+    steps = [find, "take it"] + ([f"{goal.verb} it with {goal.tool}"] if goal.verb else []) + [last]
+    skill = ", ".join(steps) + "."
+
+    if trajectory.success:
+        return f"The {goal.obj} task was done in {len(trajectory.steps)} steps.", skill
+    if book.mistakes:
+        skill += f" Do not take {kind_of(book.mistakes[0])}."
+    elif len(book.visits) > len(set(book.visits)):
+        again = max(sorted(set(book.visits)), key=book.visits.count)
+        skill += f" Do not go back to {again if name_places else kind_of(again)}."
+    if not book.found:
+        summary = f"The {goal.obj} was not found."
+    elif goal.obj not in {kind_of(s.action.removeprefix('take ').split(' from ')[0]) for s in trajectory.steps
+                          if s.action.startswith("take ")}:
+        summary = f"The {goal.obj} was seen but not taken."
+    elif goal.verb and not book.treated:
+        summary = f"The {goal.obj} was taken but the agent did not {goal.verb} it."
+    else:
+        summary = f"The {goal.obj} was not brought to the {goal.recep}."
+    return summary, skill

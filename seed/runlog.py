@@ -1,0 +1,183 @@
+"""The run folder: what a run was, what it did, and what it needs to go on.
+
+    config.json         configuration, command, versions, the list of training games by hash
+    metrics.jsonl       one line an update
+    evaluations.jsonl   one line an evaluation, with every game's outcome
+    trajectories.jsonl  one line an episode: observations, replies, token ids, the skill or why there is none
+    curves.png          drawn from the two above
+    start/              the policy that RL started from: the reference of the KL term
+    checkpoints/update-N/   policy, optimizer, and how long each of the files was
+
+A checkpoint appears whole or not at all (written aside, then renamed). Going on cuts the files back to the checkpoint's
+lengths, so an interrupted update leaves no trace. All randomness is a function of (seed, update), so there is no random
+state to save.
+"""
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from seed.config import Config, as_dict, load_config
+from seed.errors import UserError
+
+FILES = ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl")
+MAY_CHANGE = {"updates", "out", "resume", "preset"}  # preset: `auto` is another word for it; the resolved one is compared
+
+
+def append_line(path: Path, line: str) -> None:
+    with open(path, "a", encoding="utf-8") as out:
+        out.write(line + "\n")
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a file that is appended to; a last one cut off while it was written is taken out of the file."""
+    if not Path(path).exists():
+        return []
+    data = Path(path).read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(path, whole)
+    return data[:whole].decode("utf-8").splitlines()
+
+
+class RunLog:
+    def __init__(self, folder: Path):
+        self.folder = Path(folder)
+
+    @classmethod
+    def create(cls, config: Config, facts: dict) -> "RunLog":
+        """A new run folder. `facts`: what else should stand in config.json."""
+        run = cls(config.out)
+        if run.folder.exists() and any(run.folder.iterdir()):
+            raise UserError(f"{run.folder} exists: add --resume to go on with it, or give another --out")
+        run.folder.mkdir(parents=True, exist_ok=True)
+        settings = {name: value for name, value in as_dict(config).items() if name not in ("out", "resume")}
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+        record = {"config": as_dict(config), "config_hash": digest, "command": " ".join(sys.argv), "versions": versions(), "commit": commit(), **facts}
+        (run.folder / "config.json").write_text(json.dumps(record, indent=2))
+        return run
+
+    @classmethod
+    def reopen(cls, config: Config, given: set[str]) -> tuple["RunLog", Config]:
+        """The folder of an interrupted run, with its own configuration; options on the command line must agree with it."""
+        run = cls(config.out)
+        stored = load_config(run.folder / "config.json")
+        changed = [f"--{name.replace('_', '-')} {getattr(config, name)} (was {getattr(stored, name)})"
+                   for name in sorted(given - MAY_CHANGE) if getattr(config, name) != getattr(stored, name)]
+        if "preset" in given and config.preset != stored.preset:
+            changed.append(f"--preset {config.preset} (was {stored.preset})")
+        if changed:
+            raise UserError(f"{run.folder} cannot go on with other settings: {', '.join(changed)}; leave them out, or start a "
+                            f"new run with another --out")
+        if "updates" in given:
+            stored.updates = config.updates
+        stored.out, stored.resume = config.out, True
+        return run, stored
+
+    def facts(self) -> dict:
+        return json.loads((self.folder / "config.json").read_text())
+
+    def write(self, file: str, line: str) -> None:
+        append_line(self.folder / file, line)
+
+    def read(self, file: str) -> list[dict]:
+        return [json.loads(line) for line in read_lines(self.folder / file)]
+
+    # --- checkpoints
+
+    def checkpoints(self) -> list[int]:
+        """The updates that there are checkpoints of, in order."""
+        return sorted(int(path.name.removeprefix("update-")) for path in (self.folder / "checkpoints").glob("update-*"))
+
+    def path(self, update: int) -> Path:
+        return self.folder / "checkpoints" / f"update-{update}"
+
+    def policy_folder(self, update: int) -> Path:
+        """Where the policy after `update` updates lies; 0 is the start."""
+        return self.path(update) / "policy" if update else self.folder / "start"
+
+    def save(self, update: int, policy, optimizer, keep: set[int]) -> None:
+        """Checkpoint the state after `update` updates; earlier ones go, except those in `keep`."""
+        aside = self.folder / "checkpoints" / "unfinished"
+        shutil.rmtree(aside, ignore_errors=True)
+        policy.save(aside / "policy")
+        torch.save(optimizer.state_dict(), aside / "optimizer.pt")
+        lengths = {file: (self.folder / file).stat().st_size if (self.folder / file).exists() else 0 for file in FILES}
+        (aside / "state.json").write_text(json.dumps({"update": update, "lengths": lengths}))
+        os.replace(aside, self.path(update))
+        for old in self.checkpoints():
+            if old != update and old not in keep:
+                shutil.rmtree(self.path(old))
+
+    def restore(self, policy, optimizer) -> int:
+        """Load the last checkpoint into policy and optimizer, cut the files back to it; returns how many updates it had."""
+        if not self.checkpoints():
+            raise UserError(f"{self.folder} has no checkpoint to go on from: delete the folder and start again")
+        folder = self.path(self.checkpoints()[-1])
+        state = json.loads((folder / "state.json").read_text())
+        policy.load(folder / "policy")
+        optimizer.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))
+        for file, length in state["lengths"].items():
+            if (self.folder / file).exists():
+                os.truncate(self.folder / file, length)
+        return state["update"]
+
+    def best(self) -> tuple[int, int]:
+        """(update, evaluations looked at): the highest success in this run's evaluations, the first of equals.
+
+        Chosen by looking at many noisy numbers, so its own success is biased upwards.
+        """
+        evaluations = self.read("evaluations.jsonl")
+        return max(evaluations, key=lambda e: (e["success"], -e["update"]))["update"], len(evaluations)
+
+    # --- curves
+
+    def draw(self) -> None:
+        """curves.png: success, episode length, the distillation, entropy."""
+        import matplotlib
+        matplotlib.use("Agg")
+        from matplotlib import pyplot as plt
+        metrics, evaluations = self.read("metrics.jsonl"), self.read("evaluations.jsonl")
+        panels = [("success", ["success"]), ("turns an episode", ["turns"]), ("OPD loss", ["opd_loss"]),
+                  ("gate: mean, share above 0.5", ["gate_mean", "gate_open"]), ("entropy, nats a token", ["entropy"]),
+                  ("KL to the start", ["kl"])]
+        figure, axes = plt.subplots(2, 3, figsize=(12, 6), constrained_layout=True)
+        for axis, (title, names) in zip(axes.flat, panels):
+            for name in names:
+                points = [(m["update"], m[name]) for m in metrics if m.get(name) is not None]
+                if points:
+                    axis.plot(*zip(*points), label=name if len(names) > 1 else "rollouts" if name == "success" else None)
+            axis.set(title=title, xlabel="update")
+        for split in sorted({e["split"] for e in evaluations}):
+            rows = [e for e in evaluations if e["split"] == split]
+            axes.flat[0].errorbar([e["update"] for e in rows], [e["success"] for e in rows], fmt="o-", capsize=3, label=split,
+                                  yerr=[[e["success"] - e["low"] for e in rows], [e["high"] - e["success"] for e in rows]])
+        for axis in axes.flat:
+            if axis.get_legend_handles_labels()[0]:
+                axis.legend(fontsize=8)
+        aside = self.folder / "curves.unfinished.png"
+        figure.savefig(aside, dpi=90)
+        plt.close(figure)
+        os.replace(aside, self.folder / "curves.png")
+
+
+def versions() -> dict:
+    packages = ("torch", "transformers", "peft", "bitsandbytes", "alfworld", "textworld")
+    return {"python": platform.python_version(), "machine": platform.platform(), **{name: version(name) for name in packages}}
+
+
+def commit() -> str:
+    """The commit of this code, with + where files were changed since; empty where it is not a git checkout."""
+    git = lambda *words: subprocess.run(["git", "-C", str(Path(__file__).parent), *words], capture_output=True, text=True)
+    try:
+        head = git("rev-parse", "--short=12", "HEAD")
+        return head.stdout.strip() + "+" * bool(git("status", "--porcelain", "-uno").stdout.strip()) if not head.returncode else ""
+    except OSError:
+        return ""

@@ -1,0 +1,39 @@
+"""Fixtures shared by the test files. Nothing is downloaded; games are made once a session."""
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+
+import pytest
+
+SHARED = Path(os.environ.get("SEED_SHARED", ROOT.parent / "shared"))
+
+
+def shared(path: str) -> Path:
+    """A file or folder beside the project; the test is skipped where it is absent."""
+    if not (SHARED / path).exists():
+        pytest.skip(f"needs {SHARED / path}, which is not there (set SEED_SHARED to the folder that holds {path})")
+    return SHARED / path
+
+
+@pytest.fixture(scope="session")
+def groundings(tmp_path_factory):
+    return tmp_path_factory.mktemp("groundings")
+
+
+@pytest.fixture(scope="session")
+def games(tmp_path_factory, groundings):
+    """A data folder with 18 training games, 6 seen and 6 unseen ones."""
+    from seed.envs.alfworld_games import Difficulty, make_games
+    root = tmp_path_factory.mktemp("games")
+    make_games(root, {"train": 18, "valid_seen": 6, "valid_unseen": 6}, Difficulty(), 7, groundings, (4, 2))
+    return root
+
+
+@pytest.fixture
+def env(games, groundings):
+    from seed.envs.alfworld import AlfWorld
+    return AlfWorld(games, slots=8, cache=groundings)

@@ -1,0 +1,53 @@
+"""Small stand-ins: contexts, trajectories, and policies with random weights."""
+import random
+
+from seed.trajectory import Context, Step, Task, Trajectory
+
+WORDS = "mug shelf 1 2 desk ' \" [ ] { } <think> </action> \n skill: Task é 去".split(" ")
+
+
+def random_text(rng: random.Random, most: int = 12) -> str:
+    return " ".join(rng.choice(WORDS) for _ in range(rng.randint(1, most)))
+
+
+def random_context(rng: random.Random) -> Context:
+    step = rng.randint(1, 12)
+    history = tuple((random_text(rng), random_text(rng)) for _ in range(rng.randint(0, min(5, step - 1))))
+    return Context(Task("alfworld", "a/b", "pick_and_place_simple", random_text(rng)), history, random_text(rng),
+                   tuple(random_text(rng) for _ in range(rng.randint(1, 4))), step)
+
+
+def trajectory(steps: int = 3, success: bool = True, description: str = "put a mug in shelf.", text: str = "You see a mug 1.",
+               group: int = 0, copy: int = 0) -> Trajectory:
+    task = Task("alfworld", "json_2.1.1/train/x/trial_1", "pick_and_place_simple", description)
+    t = Trajectory(task, group, copy, success=success)
+    history = []
+    for k in range(1, steps + 1):
+        action = f"go to shelf {k}"
+        context = Context(task, tuple(history[-5:]), f"{text} ({k})", ("look", action), k)
+        t.steps.append(Step(context, [1, 2, 3], [5, 6, 1], [-0.1, -0.25, -1.5], f"<think>x</think><action>{action}</action>",
+                            action, True, True, True, 10.0 * (success and k == steps), f"{text} ({k + 1})"))
+        history.append((context.observation, action))
+    return t
+
+
+def random_policy(seed: int = 0, width: int = 64, layers: int = 2, lora: int = 0, scale: float = 3.0):
+    """Qwen2's architecture with random weights, larger than usual so that log-probs differ, and the tiny tokenizer."""
+    import torch
+    from seed.config import TINY_MODEL
+    from seed.policy import Policy, add_adapter, load_tokenizer
+    from seed.tiny import build_model
+    tokenizer = load_tokenizer(TINY_MODEL)
+    torch.manual_seed(seed)
+    model = build_model(len(tokenizer), width, layers).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(scale)
+    if lora:
+        model = add_adapter(model, lora)
+        with torch.no_grad():  # LoRA's B starts at 0: fill it, so that the adapter matters
+            for name, parameter in model.named_parameters():
+                if "lora_B" in name:
+                    parameter.normal_(std=0.1)
+    return Policy(model.eval(), tokenizer, {"preset": "test", "model": "random", "lora_rank": lora})
