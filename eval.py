@@ -73,7 +73,7 @@ def arguments():
         parser.error("give either --run FOLDER or --model base")
     if args.compare and not args.run:
         parser.error("--compare needs --run")
-    if (args.episodes or 1) < 1 or args.repeats < 1:
+    if min(1 if args.episodes is None else args.episodes, args.repeats) < 1:
         parser.error("--episodes and --repeats: expected at least 1")
     return args
 

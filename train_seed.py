@@ -12,7 +12,8 @@ Shapes: N trajectories an update, B rows of a micro-batch (a row is one step), L
 
 How it differs from the paper:
 1. One optimisation step an update (--minibatches 1), so ell_old is the first forward pass's ell, detached, and every ratio
-   is exactly 1. The authors take several steps of 64 to 512 rows; --minibatches K does.
+   is exactly 1. The authors take several steps of 64 to 512 rows; --minibatches K does. ell_old and the teacher's ell_skill
+   are then those of pi_old, scored once an update.
 2. lambda, beta, clip, KL and group size are the paper's; learning rates and batch sizes are those of the preset.
 3. The task order, every sampled token and every game follow from --seed: a run can be interrupted and goes on bitwise equal.
 """
@@ -64,6 +65,7 @@ def main():
         first = 0
         run = RunLog.create(config, {"games": manifest_hash(tasks), "data": str(env.root), "started_from": str(start)})
         policy.save(run.folder / "start")
+    if first == 0:
         run_evaluation(run, config, policy, env, update=0)
 
     began, fingerprint = time.time(), policy.fingerprint()
@@ -157,7 +159,7 @@ def one_update(config, policy, optimizer, env, tasks, update: int, run: RunLog) 
     measure = method.loss is not None and update % config.gradients_every == 0
     for minibatch in (order[i:i + size] for i in range(0, len(order), size)):
         tokens = sum(len(rows[i][1]) for i in minibatch)
-        distilled = [torch.zeros_like(p) for p in policy.trainable()]
+        distilled = [torch.zeros_like(p) for p in policy.trainable()] if measure else []
         for part in micro_batches([len(rows[i][0]) + len(rows[i][1]) for i in minibatch], config.batch_tokens):
             batch = [minibatch[i] for i in part]
             pick = lambda scores: [scores[i] for i in batch] if scores else None

@@ -53,7 +53,6 @@ def stage1(config: Config, env, out: Path | None = None) -> Path:
 
     The default folder is named by a hash of all that the result depends on: another setting is another folder.
     """
-    torch.manual_seed(config.seed)
     policy = load_policy(config)
     tasks = env.tasks("train")
     settings = {name: getattr(config, name) for name in MATTERS}

@@ -55,7 +55,7 @@ def _endpoint(trajectories, policy, config, cache):
     with ThreadPoolExecutor(AT_ONCE) as pool:
         ask = lambda item: (item[0], chat(base, model, key, item[1]))
         try:
-            for digest, answer in tqdm(pool.map(ask, missing.items()), total=len(missing), desc="annotating", unit="answer"):
+            for digest, answer in tqdm(pool.map(ask, missing.items()), total=len(missing), desc="annotating", unit="answer", disable=None):
                 known[digest] = answer
                 append_line(cache, json.dumps({"key": digest, "answer": answer}, ensure_ascii=False))
         except BaseException:

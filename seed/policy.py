@@ -140,6 +140,7 @@ def load_policy(config, folder: str | Path | None = None) -> Policy:
         raise UserError(f"{source} has no chat template: --model needs an instruct model")
     model.to(device)
     if config.lora_rank:
+        torch.manual_seed(config.seed)  # a new adapter starts from random numbers
         model = add_adapter(model, config.lora_rank, folder)
     model.eval()  # there is no dropout to switch on: the log-probs of sampling, scoring and training agree
     return Policy(model, tokenizer, identity)

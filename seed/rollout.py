@@ -31,7 +31,7 @@ def rollout(policy, env: Environment, episodes: list[tuple[Task, int, int]], see
     waiting = [Trajectory(task, group, copy) for task, group, copy in episodes][::-1]
     finished, crashed, running = {}, [], []
     free = list(range(env.slots))
-    bar = tqdm(total=len(episodes), desc=title, unit="episode", leave=False)
+    bar = tqdm(total=len(episodes), desc=title, unit="episode", leave=False, disable=None)
 
     def close(episode):
         running.remove(episode)

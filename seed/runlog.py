@@ -117,13 +117,16 @@ class RunLog:
                 shutil.rmtree(self.path(old))
 
     def restore(self, policy, optimizer) -> int:
-        """Load the last checkpoint into policy and optimizer, cut the files back to it; returns how many updates it had."""
-        if not self.checkpoints():
-            raise UserError(f"{self.folder} has no checkpoint to go on from: delete the folder and start again")
-        folder = self.path(self.checkpoints()[-1])
-        state = json.loads((folder / "state.json").read_text())
-        policy.load(folder / "policy")
-        optimizer.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))
+        """Load the last checkpoint into policy and optimizer, cut the files back to it; returns how many updates it had.
+
+        A run that was interrupted before its first checkpoint begins again (0).
+        """
+        state = {"update": 0, "lengths": dict.fromkeys(FILES, 0)}
+        if self.checkpoints():
+            folder = self.path(self.checkpoints()[-1])
+            state = json.loads((folder / "state.json").read_text())
+            policy.load(folder / "policy")
+            optimizer.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))
         for file, length in state["lengths"].items():
             if (self.folder / file).exists():
                 os.truncate(self.folder / file, length)

@@ -77,9 +77,9 @@ def test_old_checkpoints_go_except_the_best(run):
     assert run.checkpoints() == [2, 4]
 
 
-def test_no_checkpoint_to_go_on_from(run):
-    with pytest.raises(UserError, match="no checkpoint to go on from"):
-        run.restore(*parts())
+def test_without_a_checkpoint_the_run_begins_again(run):
+    run.write("metrics.jsonl", '{"update": 1}')
+    assert run.restore(*parts()) == 0 and run.read("metrics.jsonl") == []
 
 
 def test_best_is_the_first_of_equals_and_says_how_often_it_looked(run):

@@ -106,6 +106,16 @@ def test_two_updates_of_every_method(train, tmp_path, method):
     assert all(t["steps"][0]["acted_with_skill"] is None for t in lines(tmp_path / method / "trajectories.jsonl"))
 
 
+def test_lora_takes_the_same_path_and_resumes_bitwise(train, tmp_path):
+    lora = ["--init", "base", "--lora-rank", 4, "--learning-rate", 1e-3]
+    assert train("whole", *lora, "--updates", 2) == 0 and train("parts", *lora, "--updates", 1) == 0
+    assert run(train_seed.main, "--resume", "--out", tmp_path / "parts", "--updates", 2) == 0
+    assert comparable(tmp_path / "whole") == comparable(tmp_path / "parts")
+    metrics = lines(tmp_path / "whole" / "metrics.jsonl")
+    assert metrics[0]["kl"] == 0.0 < metrics[1]["kl"] and (tmp_path / "whole/checkpoints/update-2/policy/adapter_model.safetensors").exists()
+    assert run(eval_script.main, "--run", tmp_path / "whole", "--episodes", 2) == 0
+
+
 def test_without_distillation_seed_is_grpo(train, tmp_path):
     assert train("a", "--method", "seed", "--opd-coef", 0, "--updates", 1) == 0 and train("b", "--method", "grpo", "--updates", 1) == 0
     a, b = (lines(tmp_path / name / "metrics.jsonl")[0] for name in "ab")
@@ -145,6 +155,14 @@ def test_an_interrupted_update_leaves_no_trace(train, tmp_path, monkeypatch):
     runlog.append_line(tmp_path / "parts" / "metrics.jsonl", '{"update": 3, "half": ')
     assert run(train_seed.main, "--resume", "--out", tmp_path / "parts") == 0
     assert comparable(tmp_path / "whole") == comparable(tmp_path / "parts")
+
+
+def test_interrupted_before_the_first_update(train, tmp_path, monkeypatch):
+    monkeypatch.setattr(train_seed, "run_evaluation", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()))
+    assert train("a", "--updates", 1) == 130
+    monkeypatch.undo()
+    assert run(train_seed.main, "--resume", "--out", tmp_path / "a") == 0
+    assert [e["update"] for e in lines(tmp_path / "a" / "evaluations.jsonl")] == [0, 1]
 
 
 def test_resume_with_other_settings_is_refused(train, tmp_path, capsys):

@@ -192,7 +192,7 @@ def make_split(root: Path, split: str, number: int, layouts: list[Layout], diffi
                played: set) -> None:
     """Write `number` games, the task types in turn. `played`: the tasks that later splits must not repeat; added to."""
     rng, games, own = random.Random(f"{seed} {split}"), set(), set()
-    bar = tqdm(total=number, desc=f"making {split} games", unit="game", leave=False)
+    bar = tqdm(total=number, desc=f"making {split} games", unit="game", leave=False, disable=None)
     for trial in count():
         kind = TASK_TYPES[len(games) % len(TASK_TYPES)]
         game = make_game(kind, rng.choice(layouts), difficulty, rng)
