@@ -33,17 +33,23 @@ def main():
         config, folder, chosen = what_to_play(args, run)
         env = open_env(config)
         policy = load_policy(config, folder)
-        config.eval_temperature = args.temperature or config.eval_temperature
+        if args.temperature is not None:
+            config.eval_temperature = args.temperature
         tasks = env.tasks(args.split)[:args.episodes]
         result = evaluate(policy, env, tasks, config, repeats=args.repeats, seed=args.seed, title=f"{run or args.model}")
-        results.append({"run": run or args.model, "split": args.split, **chosen, "method": config.method,
-                        "env": config.env, "preset": config.preset, "train_seed": config.seed, "commit": commit(),
-                        "versions": versions(), **result})
+        trained = {"method": config.method, "train_seed": config.seed} if run else {"method": "vanilla"}
+        results.append({"run": run or args.model, "split": args.split, **chosen, **trained, "env": config.env, "preset": config.preset,
+                        "max_turns": config.max_turns, "commit": commit(), "versions": versions(), **result})
         show(results[-1])
     output = {"evaluations": results}
     if args.compare:
-        if results[0]["manifest"] != results[1]["manifest"]:
-            raise UserError("the two runs were evaluated on different games: set ALFWORLD_DATA or --data so that they agree")
+        a, b = results
+        if set(a["outcomes"]) != set(b["outcomes"]):
+            raise UserError("the two runs were not evaluated on the same games (other data, or a game crashed): set --data so that "
+                            "they agree, and see the crashed games above")
+        for name in ("temperature", "max_turns"):
+            if a[name] != b[name]:
+                print(f"note: {name} is {a[name]} in the first run and {b[name]} in the second", file=sys.stderr)
         output["comparison"] = compare(*results)
         c = output["comparison"]
         print(f"\n{args.compare} minus {args.run}: {c['difference']:+.1%} [{c['low']:+.1%}, {c['high']:+.1%}] over {c['games']} "
@@ -57,15 +63,15 @@ def arguments():
     parser = Parser(description=__doc__, formatter_class=__import__("argparse").RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--run", help="run folder")
     parser.add_argument("--model", choices=["base"], help="instead of a run: the preset's base model")
-    parser.add_argument("--env", default="alfworld", choices=ENVIRONMENTS)
-    parser.add_argument("--preset", default="auto")
+    parser.add_argument("--env", choices=ENVIRONMENTS, help="with --model [alfworld]")
+    parser.add_argument("--preset", help="with --model [auto]")
     parser.add_argument("--data", help="auto, made, or a data folder [the run's]")
     parser.add_argument("--split", default="valid_seen", choices=["train", "valid_seen", "valid_unseen"])
     parser.add_argument("--episodes", type=int, help="only the first so many games of the list [all]")
     parser.add_argument("--repeats", type=int, default=1, help="how often each game is played [1]")
     parser.add_argument("--temperature", type=float, help="sampling temperature [the run's: 0.4 as in the paper]")
     parser.add_argument("--seed", type=int, default=0, help="seed of the evaluation's sampling [0, as during training]")
-    parser.add_argument("--checkpoint", default="last", help="last, best, start, or the number of an update [last]")
+    parser.add_argument("--checkpoint", help="with --run: last, best, start, or the number of an update [last]")
     parser.add_argument("--compare", help="a second run folder")
     parser.add_argument("--json", help="write the results here")
     args = parser.parse_args()
@@ -73,6 +79,11 @@ def arguments():
         parser.error("give either --run FOLDER or --model base")
     if args.compare and not args.run:
         parser.error("--compare needs --run")
+    if args.run and (args.env or args.preset) or args.model and args.checkpoint:
+        parser.error("--env and --preset go with --model, --checkpoint goes with --run")
+    if args.temperature is not None and not args.temperature > 0:
+        parser.error(f"--temperature is {args.temperature}: expected more than 0")
+    args.checkpoint = args.checkpoint or "last"
     if min(1 if args.episodes is None else args.episodes, args.repeats) < 1:
         parser.error("--episodes and --repeats: expected at least 1")
     return args
@@ -81,7 +92,7 @@ def arguments():
 def what_to_play(args, run) -> tuple[Config, Path | None, dict]:
     """(configuration, folder of the weights, how the checkpoint was chosen)."""
     if run is None:
-        return make_config({"env": args.env, "preset": args.preset, "data": args.data or "auto"}), None, {"checkpoint": "base"}
+        return make_config({"env": args.env or "alfworld", "preset": args.preset or "auto", "data": args.data or "auto"}), None, {"checkpoint": "base"}
     log, config = RunLog(run), load_config(Path(run) / "config.json")
     config.data = args.data or config.data
     there = log.checkpoints()

@@ -15,7 +15,8 @@ How it differs from the paper:
    is exactly 1. The authors take several steps of 64 to 512 rows; --minibatches K does. ell_old and the teacher's ell_skill
    are then those of pi_old, scored once an update.
 2. lambda, beta, clip, KL and group size are the paper's; learning rates and batch sizes are those of the preset.
-3. The task order, every sampled token and every game follow from --seed: a run can be interrupted and goes on bitwise equal.
+3. The task order, every sampled token and every game follow from --seed: a run can be interrupted and goes on bitwise equal
+   (tested on the CPU in float32).
 """
 import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: idle threads sleep instead of spinning
@@ -32,11 +33,12 @@ from seed.analyzer import analyze
 from seed.augment import H
 from seed.config import Config, parse
 from seed.envs import open_env
-from seed.errors import UserError, exit_cleanly
+from seed.errors import UserError, check_finite, exit_cleanly
 from seed.evaluation import evaluate, play_options
 from seed.grpo import clipped_surrogate, group_advantages, kl_k3, step_advantages, token_mean
 from seed.methods import METHODS
-from seed.metrics import Meter, check_finite, check_replies, compare_gradients, update_metrics, warnings
+from seed.metrics import (Meter, check_replies, check_sampling, check_skills, compare_gradients, one_line,
+                          update_metrics, warnings)
 from seed.policy import load_policy
 from seed.rescore import action_logprobs, micro_batches, score
 from seed.rollout import rollout
@@ -71,18 +73,19 @@ def main():
     began, fingerprint = time.time(), policy.fingerprint()
     for update in range(first, config.updates):
         metrics = one_update(config, policy, optimizer, env, next_tasks(config, tasks, update), update, run)
-        if update == 0 and policy.fingerprint() == fingerprint:
-            raise UserError("the first update changed no weight: nothing is trainable, or --learning-rate is too small for "
-                            f"--dtype {config.dtype}")
+        check_sampling(metrics, config.dtype)
+        if metrics["grad_norm"] > 0 and metrics["weights"] == fingerprint:
+            raise UserError(f"update {update + 1} changed no weight: is --learning-rate {config.learning_rate} too small?")
+        fingerprint = metrics["weights"]
         run.write("metrics.jsonl", json.dumps(metrics))
         last = update + 1 == config.updates
-        if last or (update + 1) % config.eval_every == 0:
+        if evaluated := last or (update + 1) % config.eval_every == 0:
             run_evaluation(run, config, policy, env, update + 1)
             run.draw()
-        if last or (update + 1) % config.save_every == 0:
+        if evaluated or (update + 1) % config.save_every == 0:
             run.save(update + 1, policy, optimizer, keep={run.best()[0]})
         left = (time.time() - began) / (update + 1 - first) * (config.updates - update - 1)
-        print(f"update {update + 1}/{config.updates}: " + line(metrics) + f", about {left / 60:.0f} min left", file=sys.stderr)
+        print(f"update {update + 1}/{config.updates}: {one_line(metrics)}, about {left / 60:.0f} min left", file=sys.stderr)
         for warning in warnings(metrics):
             print(f"  note: {warning}", file=sys.stderr)
 
@@ -120,8 +123,8 @@ def one_update(config, policy, optimizer, env, tasks, update: int, run: RunLog) 
         raise UserError(f"update {update + 1}: none of its {len(tasks)} games could be played; the reasons stand above")
     check_replies(trajectories, update)
     for t in trajectories:
-        check_finite([s.reward for s in t.steps], "reward", update, f"{t.task.id}, episode {t.copy}")
-        check_finite([x for s in t.steps for x in s.logprobs], "log-prob while sampling", update, f"{t.task.id}, episode {t.copy}")
+        check_finite((s.reward for s in t.steps), "reward", where(update, t))
+        check_finite((x for s in t.steps for x in s.logprobs), "log-prob while sampling", where(update, t))
     meter.lap("rollout")
 
     # 2. The same weights analyse every finished trajectory: s = A_old(x_tau).
@@ -130,6 +133,7 @@ def one_update(config, policy, optimizer, env, tasks, update: int, run: RunLog) 
         answers = analyze(policy, trajectories, seed, temperature=config.analyzer_temperature,
                           most_prompt_tokens=config.analyzer_prompt_tokens, most_skill_tokens=config.skill_tokens,
                           batch_tokens=config.sample_tokens)
+        check_skills(trajectories, update)
     meter.lap("analysis")
 
     # 3. A row is one step. Its action ids are scored again under H(h, s) and under the reference, without gradient.
@@ -141,7 +145,7 @@ def one_update(config, policy, optimizer, env, tasks, update: int, run: RunLog) 
     old = score(policy, rows, config.batch_tokens) if config.minibatches > 1 else None
     for what, scores in (("teacher's", teacher), ("reference's", reference), ("policy's", old)):
         for (t, _), scored in zip(steps, scores or []):
-            check_finite([] if scored is None else scored, f"{what} log-prob", update, f"{t.task.id}, episode {t.copy}")
+            check_finite([] if scored is None else scored.tolist(), f"{what} log-prob", where(update, t))
     meter.lap("scoring")
 
     # 4. A = (R - mu) / (sigma + eps) in each group; the penalty for a malformed reply comes off its own step's score.
@@ -156,16 +160,17 @@ def one_update(config, policy, optimizer, env, tasks, update: int, run: RunLog) 
     if config.minibatches > 1:
         random.Random(seed).shuffle(order)
     size = -(-len(rows) // config.minibatches)
+    minibatches = [order[i:i + size] for i in range(0, len(order), size)]
     measure = method.loss is not None and update % config.gradients_every == 0
-    for minibatch in (order[i:i + size] for i in range(0, len(order), size)):
+    for minibatch in minibatches:
         tokens = sum(len(rows[i][1]) for i in minibatch)
         distilled = [torch.zeros_like(p) for p in policy.trainable()] if measure else []
         for part in micro_batches([len(rows[i][0]) + len(rows[i][1]) for i in minibatch], config.batch_tokens):
             batch = [minibatch[i] for i in part]
             pick = lambda scores: [scores[i] for i in batch] if scores else None
-            rl, opd = losses(config, policy, [rows[i] for i in batch], advantages[batch], pick(old), pick(reference),
-                             pick(teacher), tokens, meter)
-            check_finite(rl + opd, "loss", update, f"a batch with {steps[batch[0]][0].task.id}")
+            rl, opd = losses(config, policy, pick(rows), [steps[i][1].logprobs for i in batch], advantages[batch], pick(old),
+                             pick(reference), pick(teacher), tokens, meter)
+            check_finite([rl.item(), opd.item()], "loss", where(update, steps[batch[0]][0]))
             if measure:  # what the distillation alone would do
                 grads = torch.autograd.grad(config.opd_coef * opd, policy.trainable(), retain_graph=True)
                 distilled = [total + grad for total, grad in zip(distilled, grads)]
@@ -174,8 +179,8 @@ def one_update(config, policy, optimizer, env, tasks, update: int, run: RunLog) 
             meter.sums["gradient_ratio"], meter.sums["gradient_cosine"] = compare_gradients(policy.trainable(), distilled)
             measure = False
         norm = torch.nn.utils.clip_grad_norm_(policy.trainable(), config.grad_clip)
-        check_finite(norm, "gradient", update)
-        meter.add("grad_norm", norm / config.minibatches)
+        check_finite([norm.item()], "gradient's norm", f"update {update + 1}")
+        meter.add("grad_norm", norm / len(minibatches))
         optimizer.step()
         optimizer.zero_grad()
     meter.lap("learning")
@@ -186,8 +191,8 @@ def one_update(config, policy, optimizer, env, tasks, update: int, run: RunLog) 
             "weights": policy.fingerprint()}
 
 
-def losses(config, policy, rows, advantages_B, old, reference, teacher, tokens: int, meter: Meter):
-    """(L_rl, L_opd) of one micro-batch, as its share of the mean over `tokens` action tokens."""
+def losses(config, policy, rows, sampled, advantages_B, old, reference, teacher, tokens: int, meter: Meter):
+    """(L_rl, L_opd) of one micro-batch, as its share of the mean over `tokens` action tokens. `sampled`: recorded log-probs."""
     logp_BL, entropy_BL, mask_BL = action_logprobs(policy, rows)
     pad = lambda scores: pad_sequence(scores, batch_first=True).to(logp_BL.device)
     old_BL = pad(old) if old else logp_BL.detach()
@@ -196,6 +201,8 @@ def losses(config, policy, rows, advantages_B, old, reference, teacher, tokens: 
     for name, values_BL in (("tokens", mask_BL), ("rl_loss", surrogate_BL), ("entropy", entropy_BL),
                             ("clipped", ((ratio_BL - 1).abs() > config.clip_ratio) & mask_BL)):
         meter.add(name, values_BL.detach().sum())
+    sampled_BL = pad([torch.tensor(logprobs) for logprobs in sampled])
+    meter.add("sampling_gap", (sampled_BL - old_BL).abs().sum())
     if reference:
         kl_BL = kl_k3(logp_BL, pad(reference), mask_BL)
         rl = rl + config.kl_coef * token_mean(kl_BL, mask_BL, tokens)
@@ -212,6 +219,10 @@ def losses(config, policy, rows, advantages_B, old, reference, teacher, tokens: 
     return rl, opd
 
 
+def where(update: int, trajectory) -> str:
+    return f"update {update + 1}, {trajectory.task.id}, episode {trajectory.copy}"
+
+
 def score_with_skills(policy, steps, batch_tokens: int) -> list:
     """ell_skill = log pi_theta(a_l | H(h, s), a_<l) for the steps of trajectories with a usable skill, None for the others."""
     taught = [i for i, (trajectory, _) in enumerate(steps) if trajectory.skill is not None]
@@ -226,29 +237,16 @@ def score_with_skills(policy, steps, batch_tokens: int) -> list:
 
 
 def run_evaluation(run, config, policy, env, update: int) -> None:
-    """Play the fixed list with the plain policy; the first and the last state play all of it."""
-    tasks = env.tasks(eval_split(config, env))
-    if 0 < update < config.updates:
-        tasks = tasks[:config.eval_episodes]
-    result = evaluate(policy, env, tasks, config)
-    run.write("evaluations.jsonl", json.dumps({"update": update, "split": eval_split(config, env), **result}))
-    print(f"update {update}: {result['wins']} of {result['games']} {eval_split(config, env)} games won = {result['success']:.1%} "
+    """Play the fixed list, always the same games, with the plain policy."""
+    split = config.eval_split
+    if split not in env.splits():  # published data can be had without it
+        split = "valid_unseen"
+        print(f"no split {config.eval_split} in the data: evaluating on {split}", file=sys.stderr)
+    result = evaluate(policy, env, env.tasks(split)[:config.eval_episodes], config)
+    run.write("evaluations.jsonl", json.dumps({"update": update, "split": split, **result}))
+    print(f"update {update}: {result['wins']} of {result['games']} {split} games won = {result['success']:.1%} "
           f"[{result['low']:.1%}, {result['high']:.1%}], {result['mean_turns']:.1f} turns, {result['malformed']:.1%} malformed",
           file=sys.stderr)
-
-
-def eval_split(config, env) -> str:
-    """The configured split, or, for data without it, valid_unseen."""
-    return config.eval_split if config.eval_split in env.splits() else "valid_unseen"
-
-
-def line(metrics: dict) -> str:
-    """An update in one line."""
-    text = f"success {metrics['success']:.0%}, {metrics['turns']:.1f} turns, entropy {metrics['entropy']:.2f}"
-    if "gate_mean" in metrics:
-        text += (f", skills {metrics['skill_valid']:.0%} usable, gate {metrics['gate_mean']:.2f}, "
-                 f"OPD loss {metrics['opd_loss']:.3f}")
-    return text + f", {sum(metrics['seconds'].values()):.0f} s"
 
 
 if __name__ == "__main__":

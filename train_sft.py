@@ -9,8 +9,8 @@ JSON alone:  L_sft = - E_(x,s) sum_l log pi_theta(s_l | x, s_<l),  x the analyze
 actor and as analyzer. `train_seed.py` runs this by itself where its result is not there yet.
 
 The folder it writes: trajectories.jsonl (what was played), sft.jsonl (prompt and answer of each kept skill), sft.json
-(counts, reasons, hash of the data, losses), policy/ (the result). Interrupted, it goes on with --resume: what was played and
-what was annotated is kept.
+(counts, reasons, hash of the data, losses), policy/ (the result). Interrupted, it goes on with --resume: what was played is
+kept, and what an endpoint has answered.
 
 How it differs from the paper:
 1. The annotator need not be an external model (`seed/annotators.py`); the tiny preset's is a set of rules.
@@ -45,7 +45,8 @@ from seed.trajectory import Trajectory, manifest_hash
 # What the result of Stage 1 depends on, besides the games and the base weights.
 MATTERS = ("env", "preset", "model", "dtype", "quantize", "lora_rank", "max_turns", "history_length", "temperature",
            "max_prompt_tokens", "max_reply_tokens", "analyzer_prompt_tokens", "analyzer_temperature", "skill_tokens",
-           "sft_tasks", "sft_rollouts", "sft_epochs", "sft_batch", "sft_learning_rate", "annotator", "seed")
+           "sft_tasks", "sft_rollouts", "sft_epochs", "sft_batch", "sft_learning_rate", "weight_decay", "grad_clip", "annotator",
+           "seed")
 
 
 def stage1(config: Config, env, out: Path | None = None) -> Path:
@@ -56,8 +57,10 @@ def stage1(config: Config, env, out: Path | None = None) -> Path:
     policy = load_policy(config)
     tasks = env.tasks("train")
     settings = {name: getattr(config, name) for name in MATTERS}
-    settings |= {"model": policy.identity["model"], "games": manifest_hash(tasks),
+    settings |= {"model": policy.identity["model"], "games": manifest_hash(tasks), "data": env.root.name,
                  "weights": None if policy.lora else policy.fingerprint()}
+    if config.annotator == "openai":
+        settings |= {name: os.environ.get(name) for name in ("OPENAI_BASE_URL", "OPENAI_MODEL")}
     out = out or Path(f"runs/sft-{config.env}-{config.preset}-{digest(json.dumps(settings))[:8]}")
     if (out / "policy").exists():
         print(f"Stage 1: {out} is there already", file=sys.stderr)
@@ -127,6 +130,7 @@ def fine_tune(config, policy, data) -> list[float]:
         order = random.Random(f"{config.seed} epoch {epoch}").sample(range(len(rows)), len(rows))
         total = 0.0
         for start in range(0, len(rows), config.sft_batch):
+            done = epoch / config.sft_epochs + start / len(rows) / config.sft_epochs
             batch = [rows[i] for i in order[start:start + config.sft_batch]]
             for micro in micro_batches([len(p) + len(a) for p, a in batch], config.batch_tokens):
                 logp_BL, _, _ = action_logprobs(policy, [batch[i] for i in micro])
@@ -138,7 +142,7 @@ def fine_tune(config, policy, data) -> list[float]:
                                 f"try a smaller --learning-rate")
             torch.nn.utils.clip_grad_norm_(policy.trainable(), config.grad_clip)
             for group in optimizer.param_groups:  # linear to 0
-                group["lr"] = config.sft_learning_rate * (1 - bar.n / steps)
+                group["lr"] = config.sft_learning_rate * (1 - done)
             optimizer.step()
             optimizer.zero_grad()
             bar.update()

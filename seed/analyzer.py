@@ -16,11 +16,13 @@ import json
 import random
 import re
 
+from seed.errors import check_finite
 from seed.sampling import sample
 from seed.trajectory import Trajectory
 
+EXAMPLE = "a short rule to act by"
 ASK = ("An agent has finished an episode. Analyse the episode and return only valid JSON with exactly two fields:\n"
-       '{"episode_summary": "what happened, in one sentence", "episode_skill": "a short rule to act by"}\n'
+       '{"episode_summary": "what happened, in one sentence", "episode_skill": "' + EXAMPLE + '"}\n'
        "The skill is read by the agent before it acts, so it says what to do; it does not tell the story of the episode. "
        "After a success, give the decision rules and the order of actions that led to it. After a failure, give a rule "
        "that avoids the failure.\n\nTask description: ")
@@ -28,6 +30,7 @@ SUCCESS = {True: "\nepisode_success: success\nInteraction trajectory:\n", False:
 OBSERVED, ACTED, FINAL = ". Observation: ", "\nAction: ", "End. Observation: "
 CLOSE = "\n\nReturn only the JSON object."
 FIXED = (ASK, *SUCCESS.values(), OBSERVED, ACTED, FINAL, CLOSE)
+MOST_OBJECTS = 8  # how many opening braces of an answer are tried
 TOO_LONG = "trajectory too long for the analyzer's prompt"
 MARK = "[... {} steps left out ...]"
 
@@ -46,6 +49,7 @@ def analyze(policy, trajectories: list[Trajectory], seed: str, *, temperature: f
     streams = [random.Random(f"{seed} analysis {t.task.id} {t.copy}") for t in asked]
     for trajectory, reply in zip(asked, sample(policy, prompts, streams, most_skill_tokens, temperature, batch_tokens)):
         answers.append(reply.action_ids)
+        check_finite(reply.logprobs, "log-prob of the analysis", f"seed {seed}, {trajectory.task.id}")
         if reply.ended:
             answer = read_answer(policy.decode(reply.action_ids))
             trajectory.summary, trajectory.skill, trajectory.skill_error = answer
@@ -93,44 +97,55 @@ def answer_json(summary: str, skill: str) -> str:
 def read_answer(text: str) -> tuple[str | None, str | None, str | None]:
     """(summary, skill, None), or (None, None, reason) where there is no usable skill. Never raises.
 
+    The first object in the text that has both fields counts, wherever it stands: after reasoning, in a fence, in a list.
+
     >>> read_answer('{"episode_summary": "Done.", "episode_skill": "Look first."}')
     ('Done.', 'Look first.', None)
     >>> read_answer("I think the agent did well.")
     (None, None, 'no JSON object')
     """
-    start = text.find("{")
-    if start < 0:
-        return None, None, "no JSON object"
-    if text[:start].rstrip().endswith("["):
-        return None, None, "a list, not an object"
-    data = _read_object(text[start:])
-    if data is None:
-        return None, None, "cut off" if text.count("{") > text.count("}") else "not valid JSON"
-    fields = []
+    text = text.rpartition("</think>")[2]
+    reason = "no JSON object"
+    for start in [m.start() for m in re.finditer("{", text)][:MOST_OBJECTS]:
+        data = _read_object(text[start:])
+        answer = _fields(data) if data is not None else "cut off" if text.count("{") > text.count("}") else "not valid JSON"
+        if not isinstance(answer, str):
+            return *answer, None
+        if reason in ("no JSON object", "not valid JSON"):  # the first telling reason is reported
+            reason = answer
+    return None, None, reason
+
+
+def _fields(data: dict) -> tuple[str, str] | str:
+    """(summary, skill) of an answer, or what is wrong with it."""
+    values = []
     for name in ("episode_summary", "episode_skill"):
         if name not in data:
-            return None, None, f"no field {name}"
+            return f"no field {name}"
         if not isinstance(data[name], str):
-            return None, None, f"{name} is not a text"
-        fields.append(data[name].strip())
-        if not fields[-1]:
-            return None, None, f"{name} is empty"
-    return *fields, None
+            return f"{name} is not a text"
+        # Half a surrogate pair (a model's broken emoji) can be neither encoded nor written to a file.
+        values.append(data[name].encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip())
+        if not any(character.isalnum() for character in values[-1]):
+            return f"{name} is empty"
+    return "the prompt's own example" if values[1] == EXAMPLE else tuple(values)
 
 
 def _read_object(text: str) -> dict | None:
-    """The JSON object at the start of `text`: as it is, then without trailing commas, then as a Python literal."""
+    """The JSON object at the start of `text`: as it is, then as a Python literal, then without trailing commas."""
     decoder = json.JSONDecoder(strict=False)  # line breaks inside strings are common and harmless
-    mended = re.sub(r",(\s*[}\]])", r"\1", text)
-    for candidate in (text, mended):
+    try:
+        return decoder.raw_decode(text)[0]
+    except (ValueError, RecursionError):
+        pass
+    for end in [m.end() for m in re.finditer("}", text)][:MOST_OBJECTS]:
         try:
-            return decoder.raw_decode(candidate)[0]
-        except (ValueError, RecursionError):
+            data = ast.literal_eval(text[:end])  # single quotes, trailing commas
+            if isinstance(data, dict):
+                return data
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             pass
-    for end in [m.end() for m in re.finditer("}", text)][:8]:
-        try:
-            data = ast.literal_eval(text[:end])
-            return data if isinstance(data, dict) else None
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            pass
-    return None
+    try:
+        return decoder.raw_decode(re.sub(r",(\s*[}\]])", r"\1", text))[0]
+    except (ValueError, RecursionError):
+        return None

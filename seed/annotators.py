@@ -9,12 +9,14 @@ The paper uses an external model. Here it is one of three, all given the same pr
 An annotation is (summary, skill, None), or (None, None, reason) where there is no well-formed one.
 """
 import hashlib
+import http.client
 import json
 import os
+import threading
 import time
 import urllib.error
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from tqdm import tqdm
@@ -44,36 +46,57 @@ def annotate(trajectories: list[Trajectory], policy, config, cache: Path) -> lis
 
 
 def _endpoint(trajectories, policy, config, cache):
-    base, model, key = (os.environ.get(name) for name in ("OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"))
+    base, model, key = (os.environ.get(f"OPENAI_{name}", "").strip() for name in ("BASE_URL", "MODEL", "API_KEY"))
     if not base or not model:
         raise UserError("--annotator openai needs OPENAI_BASE_URL and OPENAI_MODEL (and OPENAI_API_KEY where the endpoint asks "
                         "for one), for example OPENAI_BASE_URL=https://host/v1 OPENAI_MODEL=name; or take --annotator policy")
     prompts = [fit_prompt(t, policy.encode, config.analyzer_prompt_tokens) for t in trajectories]
+    digest = lambda prompt: hashlib.sha256(f"{model}\n{prompt}".encode()).hexdigest()
     known = {entry["key"]: entry["answer"] for entry in map(json.loads, read_lines(cache))}
+    refused = {}
     # The same question asked twice (two equal trajectories) is paid for once.
-    missing = {_key(model, p): p for p in prompts if p is not None and _key(model, p) not in known}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        ask = lambda item: (item[0], chat(base, model, key, item[1]))
+    missing = {digest(p): p for p in prompts if p is not None and digest(p) not in known}
+
+    def ask(item):
         try:
-            for digest, answer in tqdm(pool.map(ask, missing.items()), total=len(missing), desc="annotating", unit="answer", disable=None):
-                known[digest] = answer
-                append_line(cache, json.dumps({"key": digest, "answer": answer}, ensure_ascii=False))
+            answer = chat(base, model, key, item[1])
+        except Refused as error:
+            refused[item[0]] = str(error)
+            return
+        with lock:  # kept as soon as it is there, whatever becomes of the others
+            known[item[0]] = answer
+            append_line(cache, json.dumps({"key": item[0], "answer": answer}))
+
+    lock = threading.Lock()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            asked = [pool.submit(ask, item) for item in missing.items()]
+            for done in tqdm(as_completed(asked), total=len(asked), desc="annotating", unit="answer", disable=None):
+                done.result()
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(cancel_futures=True)  # those under way finish and are kept
             raise
-    return [read_answer(known[_key(model, p)]) if p is not None else (None, None, TOO_LONG) for p in prompts]
+    return [(None, None, TOO_LONG) if p is None else (None, None, refused[digest(p)]) if digest(p) in refused
+            else read_answer(known[digest(p)]) for p in prompts]
 
 
-def chat(base: str, model: str, key: str | None, prompt: str) -> str:
-    """One answer of an OpenAI-compatible endpoint. Busy servers and broken connections are asked again; UserError else."""
+class Refused(Exception):
+    """The endpoint will not answer this one question: too long for it, or against its rules."""
+
+
+def chat(base: str, model: str, key: str, prompt: str) -> str:
+    """One answer of an OpenAI-compatible endpoint. Busy servers and broken connections are asked again.
+
+    Refused where only this question is turned down, UserError where the endpoint is not usable.
+    """
+    url, text = f"{base.rstrip('/')}/chat/completions", ""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": prompt}]}).encode()
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-    request = urllib.request.Request(f"{base.rstrip('/')}/chat/completions", body, headers)
     for attempt in range(RETRIES):
         if attempt:
             time.sleep(WAIT * 2 ** (attempt - 1))
         try:
-            with urllib.request.urlopen(request, timeout=300) as response:
+            with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=300) as response:
                 text = response.read().decode("utf-8", "replace")
             content = json.loads(text)["choices"][0]["message"]["content"]
             if isinstance(content, str):
@@ -81,15 +104,13 @@ def chat(base: str, model: str, key: str | None, prompt: str) -> str:
             problem = f"answered without text: {text[:100]!r}"
         except urllib.error.HTTPError as error:
             problem = f"answered {error.code} {error.reason}"
+            if error.code in (400, 413, 422):
+                raise Refused(f"the endpoint {problem}") from None
             if error.code not in (408, 409, 429) and error.code < 500:
                 break  # a wrong key, model or address does not mend itself
-        except (urllib.error.URLError, OSError) as error:
+        except (OSError, http.client.HTTPException) as error:
             problem = f"cannot be reached: {getattr(error, 'reason', error)}"
-        except (ValueError, KeyError, IndexError, TypeError):
-            problem = f"answered something that is no chat completion: {text[:100]!r}"
-    raise UserError(f"the endpoint {request.full_url} {problem} ({attempt + 1} attempts); the answers so far are kept: mend "
-                    f"OPENAI_BASE_URL, OPENAI_MODEL or OPENAI_API_KEY and run the same command with --resume")
-
-
-def _key(model, prompt):
-    return hashlib.sha256(f"{model}\n{prompt}".encode()).hexdigest()
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            problem = f"answered something that is no chat completion: {text[:100]!r}" if text else f"cannot be asked: {error}"
+    raise UserError(f"the endpoint {url} {problem} ({attempt + 1} attempts); the answers so far are kept: mend OPENAI_BASE_URL, "
+                    f"OPENAI_MODEL or OPENAI_API_KEY and run the same command with --resume")

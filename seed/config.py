@@ -39,7 +39,8 @@ class Config:
     households: str = knob("4-6x4-7", "made games: receptacles x objects, each drawn from its range")
     # --- model
     model: str = knob("", "hub id or folder of a causal language model with a chat template")
-    dtype: str = knob("bfloat16", "number format of weights and computation", "bfloat16", ("float32", "bfloat16"))
+    dtype: str = knob("float32", "number format of weights and computation; all weights are trained in float32 only", "bfloat16",
+                      ("float32", "bfloat16"))
     quantize: bool = knob(False, "4-bit weights (NF4), for LoRA", "no")
     lora_rank: int = knob(0, "LoRA rank; 0: all weights are trained", "all weights")
     # --- playing
@@ -47,7 +48,7 @@ class Config:
     group_size: int = knob(8, "N, trajectories a task", "8")
     max_turns: int = knob(50, "steps after which an episode has failed", "50")
     history_length: int = knob(5, "observations and actions shown in the prompt", "5 (2 in earlier work)")
-    temperature: float = knob(1.0, "sampling temperature of rollouts", "1.0")
+    temperature: float = knob(1.0, "sampling temperature of rollouts (log-probs are always the policy's own, at 1)", "1.0")
     max_prompt_tokens: int = knob(2048, "history is left out, oldest first, where a prompt is longer", "2048")
     max_reply_tokens: int = knob(512, "a reply is cut here", "512")
     invalid_penalty: float = knob(0.1, "taken off a step's score for a malformed reply", "0.1")
@@ -77,15 +78,15 @@ class Config:
                           "an external model", ("policy", "openai", "expert"))
     # --- evaluation during training, logging
     eval_every: int = knob(5, "updates between evaluations; the first and the last state are always evaluated", "5")
-    eval_split: str = knob("valid_seen", "split of these evaluations", "valid_seen")
-    eval_episodes: int = knob(128, "games of these evaluations (the last one plays all of the split): the list's first", "128")
+    eval_split: str = knob("valid_seen", "split of these evaluations", "valid_seen", ("valid_seen", "valid_unseen"))
+    eval_episodes: int = knob(128, "games of these evaluations: the first of the sorted list", "128, drawn at random")
     eval_temperature: float = knob(0.4, "sampling temperature of evaluations", "0.4")
     save_every: int = knob(1, "updates between checkpoints")
     gradients_every: int = knob(5, "updates between measurements of |lambda grad L_opd| / |grad L_rl| (costs one more backward pass)")
 
 
 TINY_MODEL = str(Path(__file__).parent / "tiny_model")
-LORA = dict(quantize=True, lora_rank=32, learning_rate=2e-5, sft_learning_rate=1e-4)  # LoRA wants 10-50 times the rate
+LORA = dict(dtype="bfloat16", quantize=True, lora_rank=32, learning_rate=2e-5, sft_learning_rate=1e-4)  # LoRA wants 10-50 times the rate
 PRESETS = {
     # A model of a million parameters and small households: minutes on two CPU cores. See seed/tiny.py.
     "tiny": dict(model=TINY_MODEL, dtype="float32", updates=30, tasks_per_update=8, max_turns=15, max_reply_tokens=24,
@@ -141,7 +142,8 @@ def make_config(given: dict) -> Config:
         raise UserError(f"unknown preset {preset}: choose one of {', '.join(PRESETS)}")
     config = Config(**{**PRESETS[preset], **given, "preset": preset})
     for name in ("updates", "tasks_per_update", "group_size", "max_turns", "max_reply_tokens", "skill_tokens", "minibatches",
-                 "sft_tasks", "sft_rollouts", "sft_epochs", "sft_batch", "train_games", "seen_games", "unseen_games"):
+                 "sft_tasks", "sft_rollouts", "sft_epochs", "sft_batch", "train_games", "seen_games", "unseen_games", "eval_every",
+                 "eval_episodes", "save_every", "gradients_every", "batch_tokens", "sample_tokens"):
         if getattr(config, name) < 1:
             raise UserError(f"--{name.replace('_', '-')} is {getattr(config, name)}: expected at least 1")
     for name in ("temperature", "eval_temperature", "learning_rate"):
@@ -149,6 +151,9 @@ def make_config(given: dict) -> Config:
             raise UserError(f"--{name.replace('_', '-')} is {getattr(config, name)}: expected more than 0")
     if config.group_size < 2:
         raise UserError("--group-size 1 gives no group-relative advantage: expected at least 2")
+    if not config.lora_rank and config.dtype != "float32":
+        raise UserError(f"--dtype {config.dtype} with --lora-rank 0: steps as small as --learning-rate {config.learning_rate} are lost "
+                        f"in its rounding; train all weights with --dtype float32, or adapters with --lora-rank 32")
     if config.quantize and not config.lora_rank:
         raise UserError("--quantize trains adapters on 4-bit weights: give --lora-rank, for example --lora-rank 32")
     config.out = config.out or f"runs/{config.env}-{config.preset}-{config.method}-seed{config.seed}"

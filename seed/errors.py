@@ -5,11 +5,20 @@ line on stderr and exit code 2, and Ctrl-C into exit code 130; every other excep
 """
 import errno
 import functools
+import math
 import sys
+from typing import Iterable
 
 
 class UserError(Exception):
     """Bad input, a missing file, an impossible combination: something that the user can put right."""
+
+
+def check_finite(values: Iterable[float], what: str, where: str) -> None:
+    """Stop at the first number that is not finite; say what it is and where it came from."""
+    if not all(map(math.isfinite, values)):
+        raise UserError(f"{where}: the {what} is not finite; the last checkpoint is kept: start a new run from it (--init) with a "
+                        f"smaller --learning-rate")
 
 
 def exit_cleanly(main):

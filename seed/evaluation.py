@@ -8,6 +8,7 @@ import math
 import random
 from collections import defaultdict
 
+from seed.errors import check_finite
 from seed.rollout import rollout
 from seed.trajectory import Task, Trajectory, manifest_hash
 
@@ -17,6 +18,8 @@ def evaluate(policy, env, tasks: list[Task], config, repeats: int = 1, seed: int
     episodes = [(task, i, copy) for i, task in enumerate(tasks) for copy in range(repeats)]
     played, crashed = rollout(policy, env, episodes, f"evaluation {seed}", title=title,
                               **play_options(config, temperature=config.eval_temperature))
+    for t in played:
+        check_finite((x for step in t.steps for x in step.logprobs), "log-prob while sampling", f"evaluation, {t.task.id}")
     return {**summarise(played), "crashed": crashed, "repeats": repeats, "temperature": config.eval_temperature,
             "seed": seed, "tasks": len(tasks), "manifest": manifest_hash(tasks)}
 
@@ -32,24 +35,26 @@ def summarise(trajectories: list[Trajectory]) -> dict:
     """Wins and success with its Wilson interval, in all and by task type; turns; shares of bad replies; every outcome."""
     by_type, outcomes = defaultdict(list), defaultdict(list)
     for trajectory in trajectories:
-        by_type[trajectory.task.type].append(trajectory.success)
+        by_type[trajectory.task.type].append(trajectory)
         outcomes[trajectory.task.id].append(int(trajectory.success))
     steps = [step for trajectory in trajectories for step in trajectory.steps]
     share = lambda test: sum(map(test, steps)) / len(steps) if steps else 0.0
-    return {**rate([t.success for t in trajectories]), "by_type": {kind: rate(by_type[kind]) for kind in sorted(by_type)},
+    return {**rate(trajectories), "by_type": {kind: rate(by_type[kind]) for kind in sorted(by_type)},
             "mean_turns": len(steps) / len(trajectories) if trajectories else 0.0,
             "malformed": share(lambda s: not s.valid), "inadmissible": share(lambda s: not s.admissible),
             "outcomes": dict(sorted(outcomes.items()))}
 
 
-def rate(successes: list[bool]) -> dict:
-    low, high = wilson(sum(successes), len(successes))
-    return {"wins": int(sum(successes)), "games": len(successes),
-            "success": sum(successes) / len(successes) if successes else 0.0, "low": low, "high": high}
+def rate(trajectories: list[Trajectory]) -> dict:
+    """Success with its Wilson interval. Plays of one game are no independent trials, so the interval is as wide as if each
+    game had been played once."""
+    wins, plays, distinct = sum(t.success for t in trajectories), len(trajectories), len({t.task.id for t in trajectories})
+    low, high = wilson(wins * distinct / plays if plays else 0, distinct)
+    return {"wins": wins, "games": plays, "success": wins / plays if plays else 0.0, "low": low, "high": high}
 
 
-def wilson(wins: int, games: int, z: float = 1.959964) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a success rate.
+def wilson(wins: float, games: int, z: float = 1.959964) -> tuple[float, float]:
+    """The 95 % Wilson score interval of a success rate; it holds the rate itself.
 
     >>> [round(x, 3) for x in wilson(84, 100)], wilson(0, 0)
     ([0.756, 0.899], (0.0, 1.0))
@@ -59,7 +64,7 @@ def wilson(wins: int, games: int, z: float = 1.959964) -> tuple[float, float]:
     p, z2 = wins / games, z * z / games
     middle = (p + z2 / 2) / (1 + z2)
     half = z / (1 + z2) * math.sqrt(p * (1 - p) / games + z2 / (4 * games))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return min(p, max(0.0, middle - half)), max(p, min(1.0, middle + half))
 
 
 def compare(a: dict, b: dict, draws: int = 10_000, seed: int = 0) -> dict:

@@ -62,9 +62,9 @@ class Notebook:
     holding: str | None = None
     came_from: str | None = None                               # where the held object was taken
     found: dict[str, str] = field(default_factory=dict)        # target object -> where it was first seen
-    treated: set[str] = field(default_factory=set)             # targets that were cleaned, heated or cooled
+    taken: set[str] = field(default_factory=set)               # objects that were picked up
+    treated: set[str] = field(default_factory=set)             # targets that are clean, hot or cool, as the goal says
     visits: list[str] = field(default_factory=list)
-    mistakes: list[str] = field(default_factory=list)          # objects taken that are not the target
 
     def read(self, action: str | None, observation: str) -> None:
         """Take in the observation that followed `action` (None: the first one)."""
@@ -89,13 +89,14 @@ class Notebook:
         elif verb == "take":
             self.holding, self.came_from = action.removeprefix("take ").split(" from ")
             self.contents.get(self.came_from, set()).discard(self.holding)
-            if kind_of(self.holding) != self.goal.obj:
-                self.mistakes.append(self.holding)
+            self.taken.add(self.holding)
         elif verb in ("move", "put"):
             self.contents.setdefault(self.at, set()).add(self.holding)
             self.holding = None
         elif verb == self.goal.verb:
             self.treated.add(self.holding)
+        elif {verb, self.goal.verb} == {"heat", "cool"}:  # one undoes the other
+            self.treated.discard(self.holding)
 
     def at_kind(self, kind: str) -> list[str]:
         return [place for place in self.places if kind_of(place) == kind]
@@ -183,36 +184,42 @@ def hindsight(trajectory: Trajectory, name_places: bool = True) -> tuple[str, st
     for step in trajectory.steps:
         book.read(step.action, step.observation_after)
 
-    where = sorted(set(book.found.values()))
-    if where and name_places:
-        find = f"Find {goal.obj} in {' and '.join(where[:2])}"
-    elif book.unseen() and name_places:
-        find = f"Find {goal.obj} in {' or '.join(book.unseen()[:3])}"
-    else:
-        find = f"Find {goal.obj}"
-    recep = next((p for _, p in book.placed()), None) or f"{goal.recep} 1"
+    where = sorted(set(book.found.values()))[:2] or book.unseen()[:3]
+    lamp = book.lamp() if goal.kind == "look_at_obj_in_light" else None
+    recep = next((p for _, p in book.placed()), f"{goal.recep} 1")
+    find, last = f"Find {goal.obj}", f"put {'both' if goal.number == 2 else 'it'} in {recep if name_places else goal.recep}"
+    if name_places and where:
+        find += " in " + (" and " if book.found else " or ").join(where)
     if goal.kind == "look_at_obj_in_light":
-        lamp = book.lamp()
-        last = f"use {goal.recep} in {lamp}" if lamp and name_places else f"use {goal.recep}"
-    else:
-        last = f"put {'both' if goal.number == 2 else 'it'} in {recep if name_places else goal.recep}"
-    steps = [find, "take it"] + ([f"{goal.verb} it with {goal.tool}"] if goal.verb else []) + [last]
-    skill = ", ".join(steps) + "."
-
+        last = f"use {goal.recep}" + (f" in {lamp}" if lamp and name_places else "")
+    skill = ", ".join([find, "take it", *([f"{goal.verb} it with {goal.tool}"] if goal.verb else []), last]) + "."
     if trajectory.success:
         return f"The {goal.obj} task was done in {len(trajectory.steps)} steps.", skill
-    if book.mistakes:
-        skill += f" Do not take {kind_of(book.mistakes[0])}."
-    elif len(book.visits) > len(set(book.visits)):
-        again = max(sorted(set(book.visits)), key=book.visits.count)
-        skill += f" Do not go back to {again if name_places else kind_of(again)}."
+
+    # What to avoid: a wrong object that was taken, or a place gone back to where nothing was to be done.
+    wrong = sorted({kind_of(item) for item in book.taken} - {goal.obj})
+    useful = {*where, lamp, *(p for p in book.places if kind_of(p) in (goal.recep, goal.tool))}
+    idle = sorted((p for p in set(book.visits) - useful if book.visits.count(p) > 1), key=lambda p: (-book.visits.count(p), p))
+    if not name_places:
+        idle = [kind_of(p) for p in idle if kind_of(p) not in {kind_of(u) for u in useful if u}]
+    if wrong:
+        skill += f" Do not take {wrong[0]}."
+    elif idle:
+        skill += f" Do not go back to {idle[0]}."
+    return f"The {goal.obj} {_what_is_missing(book)}.", skill
+
+
+def _what_is_missing(book: Notebook) -> str:
+    """How far a failed episode came, in words that follow "The mug ..."."""
+    goal, targets = book.goal, {item for item in book.taken if kind_of(item) == book.goal.obj}
     if not book.found:
-        summary = f"The {goal.obj} was not found."
-    elif goal.obj not in {kind_of(s.action.removeprefix('take ').split(' from ')[0]) for s in trajectory.steps
-                          if s.action.startswith("take ")}:
-        summary = f"The {goal.obj} was seen but not taken."
-    elif goal.verb and not book.treated:
-        summary = f"The {goal.obj} was taken but the agent did not {goal.verb} it."
-    else:
-        summary = f"The {goal.obj} was not brought to the {goal.recep}."
-    return summary, skill
+        return "was not found"
+    if not targets:
+        return "was seen but not taken"
+    if goal.kind == "look_at_obj_in_light":
+        return f"was taken but the {goal.recep} was not used with it in hand"
+    if goal.verb and not targets & book.treated:
+        return f"was taken but the agent did not {goal.verb} it"
+    if goal.number == 2 and book.placed():
+        return f"was brought to the {goal.recep} only once"
+    return f"was not brought to the {goal.recep}"

@@ -8,8 +8,8 @@ Shapes: N trajectories, B rows (one row a step), L action tokens of the longest 
 Losses come back per token, [B, L], exactly 0 outside the mask, whatever stands there; `token_mean` averages them.
 
 Choices that papers leave open:
-1. mu and sigma are over the N trajectories of a group, not over their steps; sigma has N - 1 in the denominator (one success
-   in eight: A = 2.47), as in the authors' training code.
+1. mu and sigma are over the N trajectories of a group (the authors' training code takes them over all of their steps, with
+   the penalties in); sigma has N - 1 in the denominator, as theirs (one success in eight: A = 2.47).
 2. A group whose members all got the same reward has A = 0 exactly. There the invalid-action penalty, which is given per
    step, is divided by 1 instead of by sigma + eps = eps.
 """
@@ -43,7 +43,8 @@ def step_advantages(advantages_N, scale_N, trajectory_B, invalid_B, penalty: flo
 def clipped_surrogate(logp_BL, old_BL, advantages_B, mask_BL, clip: float = 0.2):
     """(loss_BL, ratio_BL): - min(r A, clip(r, 1 - clip, 1 + clip) A), r = exp(ell - ell_old).
 
-    On policy (ell = ell_old) its value averages to about 0 while its gradient, - A * grad ell, does not.
+    On policy (ell = ell_old) its value is just - A, which averages to 0 over equally long trajectories, while its gradient is
+    - A * grad ell.
     """
     logp_BL, old_BL = logp_BL.where(mask_BL, 0.0), old_BL.where(mask_BL, 0.0)
     ratio_BL = (logp_BL - old_BL).exp()
@@ -62,5 +63,5 @@ def kl_k3(logp_BL, reference_BL, mask_BL):
 
 
 def token_mean(values_BL, mask_BL, tokens: float):
-    """Sum over the mask divided by `tokens`, the number of action tokens of the whole update (not of this micro-batch)."""
+    """Sum over the mask divided by `tokens`: the action tokens of the whole optimisation step, not of this micro-batch."""
     return values_BL.where(mask_BL, 0.0).sum() / tokens

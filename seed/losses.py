@@ -7,7 +7,7 @@ In the paper: section 3, L_opd, and L_seed = L_rl + lambda * L_opd. The same pol
 Pure functions of log-probs and masks; this file imports torch and nothing else. It is the file to edit for an assignment.
 Shapes: B rows (one row a step), L action tokens of the longest row. mask_BL (the paper's m) is True on the action tokens of
 trajectories that have a usable skill. A loss comes back per token, [B, L], exactly 0 outside the mask, and is averaged over
-all action tokens of the update, masked or not (`grpo.token_mean`): a trajectory without a skill weighs nothing.
+all action tokens of the optimisation step, masked or not (`grpo.token_mean`): a trajectory without a skill weighs nothing.
 """
 import torch
 

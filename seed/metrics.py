@@ -16,10 +16,10 @@ from seed.evaluation import summarise
 
 
 class Meter:
-    """Sums over the action tokens of an update, and the seconds of its stages."""
+    """Sums over the action tokens of an update; seconds and peak memory of its stages."""
 
     def __init__(self):
-        self.sums, self.seconds, self.last = defaultdict(float), {}, time.time()
+        self.sums, self.seconds, self.memory, self.last = defaultdict(float), {}, {}, time.time()
 
     def add(self, name: str, value) -> None:
         self.sums[name] += float(value)
@@ -27,6 +27,7 @@ class Meter:
     def lap(self, stage: str) -> None:
         now = time.time()
         self.seconds[stage], self.last = round(now - self.last, 2), now
+        self.memory[stage] = peak_memory()
 
     def add_distillation(self, delta_N: torch.Tensor, gate_N: torch.Tensor) -> None:
         """Delta and gate of the tokens that had a teacher."""
@@ -47,26 +48,40 @@ def update_metrics(meter: Meter, trajectories, answers, crashed, has_teacher: bo
         "turns": played["mean_turns"], "malformed": played["malformed"], "inadmissible": played["inadmissible"],
         "ended": sum(step.ended for step in steps) / len(steps), "reply_tokens": tokens / len(steps), "crashed": len(crashed),
         "equal_groups": sum(len(seen) == 1 for seen in rewards.values()) / len(rewards),
-        **{name: sums[name] / tokens for name in ("rl_loss", "kl", "entropy", "clipped")}, "grad_norm": sums["grad_norm"]}
+        **{name: sums[name] / tokens for name in ("rl_loss", "entropy", "clipped", "sampling_gap")},
+        "kl": sums["kl"] / tokens if "kl" in sums else None, "grad_norm": sums["grad_norm"]}
     if has_teacher:
-        taught = max(1.0, sums["taught"])
+        taught = sums["taught"] or math.nan
         mean = sums["delta"] / taught
         metrics |= {
             "opd_loss": sums["opd_loss"] / tokens, "taught_tokens": sums["taught"] / tokens,
             "skill_valid": sum(t.skill is not None for t in trajectories) / len(trajectories),
             "skill_errors": Counter(t.skill_error for t in trajectories if t.skill_error),
             "skill_tokens": sum(map(len, answers)) / max(1, len(answers)), "delta_mean": mean,
-            "delta_abs": sums["delta_abs"] / taught, "delta_std": math.sqrt(max(0.0, sums["delta_squared"] / taught - mean ** 2)),
+            "delta_abs": sums["delta_abs"] / taught, "delta_std": max(0.0, sums["delta_squared"] / taught - mean ** 2) ** 0.5,
             "gate_mean": sums["gate"] / taught, "gate_open": sums["gate_open"] / taught,
             **{name: sums[name] for name in ("gradient_ratio", "gradient_cosine") if name in sums}}
+    # What was not measured is null, not 0.
+    metrics = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in metrics.items()}
     return metrics | {"tokens": int(tokens), "prompt_tokens": sum(len(step.prompt_ids) for step in steps),
-                      "seconds": meter.seconds, "peak_memory_gb": peak_memory()}
+                      "seconds": meter.seconds, "peak_memory_gb": meter.memory}
+
+
+def one_line(metrics: dict) -> str:
+    """An update in one line."""
+    text = f"success {metrics['success']:.0%}, {metrics['turns']:.1f} turns, entropy {metrics['entropy']:.2f}"
+    if "gate_mean" in metrics:
+        text += (f", skills {metrics['skill_valid']:.0%} usable, gate {metrics['gate_mean']:.2f}, "
+                 f"OPD loss {metrics['opd_loss']:.3f}")
+    return text + f", {sum(metrics['seconds'].values()):.0f} s"
 
 
 def peak_memory() -> float:
-    """In GiB: of the CUDA device where there is one, else of this process."""
+    """In GiB: of the CUDA device since the last call, where there is one, else of this process since it began."""
     if torch.cuda.is_available():
-        return round(torch.cuda.max_memory_allocated() / 2 ** 30, 2)
+        peak = torch.cuda.max_memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        return round(peak / 2 ** 30, 2)
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** 20, 2)
 
 
@@ -87,11 +102,20 @@ def check_replies(trajectories, update: int) -> None:
                         "its end-of-turn token (is it an instruct model?), or --max-reply-tokens is far too small")
 
 
-def check_finite(value, what: str, update: int, where: str = "") -> None:
-    """Stop the run at the first value (a number, a list, a tensor) that is not finite, and say where it came from."""
-    if not torch.isfinite(torch.as_tensor(value)).all():
-        raise UserError(f"update {update + 1}: the {what} is not finite{where and ', in ' + where}; the last checkpoint is "
-                        f"kept: go on from it with a smaller --learning-rate in a new run (--init)")
+def check_skills(trajectories, update: int) -> None:
+    """In the first update: without one usable skill there is no teacher, and the method would be another one, silently."""
+    if update == 0 and all(t.skill is None for t in trajectories):
+        reasons = Counter(t.skill_error for t in trajectories).most_common(2)
+        raise UserError(f"none of the {len(trajectories)} analyses of the first update is a usable skill ({reasons}): start from Stage 1 "
+                        f"(--init auto), or raise --skill-tokens where they are cut off, or take --method grpo")
+
+
+def check_sampling(metrics: dict, dtype: str) -> None:
+    """Re-scored log-probs must be those recorded while sampling, or padding, positions or weights differ between the two."""
+    most = 1e-3 if dtype == "float32" else 0.15
+    if metrics["update"] == 1 and metrics["sampling_gap"] > most:
+        raise UserError(f"re-scored log-probs differ from those recorded while sampling by {metrics['sampling_gap']:.2g} on average "
+                        f"(expected below {most} in {dtype}): scores of this model on this device cannot be trusted")
 
 
 def warnings(metrics: dict) -> list[str]:
@@ -100,5 +124,6 @@ def warnings(metrics: dict) -> list[str]:
              (metrics["malformed"] > 0.5, "more than half of the replies are malformed"),
              (metrics["ended"] < 0.5, "more than half of the replies run to --max-reply-tokens"),
              (metrics["equal_groups"] == 1, "in every group all rewards are equal: no policy gradient in this update"),
+             (metrics["grad_norm"] > 10, "the gradient's norm is above 10"),
              (metrics.get("skill_valid", 1) == 0, "no analysis was usable: the distillation is off in this update")]
     return [text for test, text in tests if test]

@@ -31,12 +31,15 @@ class Policy:
         self.device = next(model.parameters()).device
         ends = model.generation_config.eos_token_id
         self.end_ids = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+        self.controls = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
         self.pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(self.end_ids)
 
     # --- text and ids
 
     def encode(self, user: str) -> list[int]:
         """Prompt ids of one user turn: the chat template, up to where the reply begins."""
+        for control in self.controls:  # what the model or a game wrote must not close the turn
+            user = user.replace(control, "")
         return self.tokenizer.apply_chat_template([{"role": "user", "content": user}], add_generation_prompt=True,
                                                   enable_thinking=False, return_dict=True)["input_ids"]
 
@@ -60,7 +63,7 @@ class Policy:
             from peft import get_peft_model_state_dict, set_peft_model_state_dict
             if "reference" not in self.model.peft_config:
                 self.model.add_adapter("reference", copy.deepcopy(self.model.peft_config["default"]))
-            weights = get_peft_model_state_dict(self.model, adapter_name="default")
+            weights = get_peft_model_state_dict(self.model, adapter_name="default", save_embedding_layers=False)
             set_peft_model_state_dict(self.model, weights, adapter_name="reference")
             self.model.set_adapter("default")
             self.model.eval()
@@ -95,7 +98,7 @@ class Policy:
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if self.lora:
-            self.model.save_pretrained(folder, selected_adapters=["default"])
+            self.model.save_pretrained(folder, selected_adapters=["default"], save_embedding_layers=False)
         else:
             self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
@@ -118,7 +121,8 @@ def load_policy(config, folder: str | Path | None = None) -> Policy:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
     logging.disable_progress_bar()
-    identity = {"preset": config.preset, "model": model_name(config.model), "lora_rank": config.lora_rank}
+    identity = {"preset": config.preset, "model": model_name(config.model), "lora_rank": config.lora_rank,
+                "quantize": config.quantize}
     if folder is not None:
         check_identity(Path(folder), identity)
     device = "cuda" if torch.cuda.is_available() and config.preset != "tiny" else "cpu"

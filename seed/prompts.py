@@ -26,7 +26,7 @@ ADMISSIBLE = "\nYour admissible actions are: ["
 INSTRUCTION = ("]\nFirst reason step by step about the situation, inside <think> </think> tags. Then choose one admissible "
                "action and give it inside <action> </action> tags.")
 FIXED = (*HEAD.values(), SKILL, TAKEN, SHOWN, CURRENT, OBSERVE, ADMISSIBLE, INSTRUCTION)  # the tiny tokenizer's long tokens
-ACTION, ACTION_END = re.compile("<action>", re.IGNORECASE), re.compile("</action>", re.IGNORECASE)
+ACTION, ACTION_END = (re.compile(tag, re.IGNORECASE | re.ASCII) for tag in ("<action>", "</action>"))
 FALLBACK_CHARACTERS = 30  # of a reply without an action block, so many from its end are passed on
 
 

@@ -36,6 +36,13 @@ def append_line(path: Path, line: str) -> None:
         out.write(line + "\n")
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or as it was."""
+    aside = path.with_name(f"{path.name}.unfinished")
+    aside.write_text(text, encoding="utf-8")
+    os.replace(aside, path)
+
+
 def read_lines(path: Path) -> list[str]:
     """The lines of a file that is appended to; a last one cut off while it was written is taken out of the file."""
     if not Path(path).exists():
@@ -44,7 +51,7 @@ def read_lines(path: Path) -> list[str]:
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
         os.truncate(path, whole)
-    return data[:whole].decode("utf-8").splitlines()
+    return data[:whole].decode("utf-8").split("\n")[:-1]  # not splitlines: a text may hold other line separators
 
 
 class RunLog:
@@ -58,11 +65,13 @@ class RunLog:
         if run.folder.exists() and any(run.folder.iterdir()):
             raise UserError(f"{run.folder} exists: add --resume to go on with it, or give another --out")
         run.folder.mkdir(parents=True, exist_ok=True)
+        run.record(config, {"command": " ".join(sys.argv), "versions": versions(), "commit": commit(), **facts})
+        return run
+
+    def record(self, config: Config, facts: dict) -> None:
         settings = {name: value for name, value in as_dict(config).items() if name not in ("out", "resume")}
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
-        record = {"config": as_dict(config), "config_hash": digest, "command": " ".join(sys.argv), "versions": versions(), "commit": commit(), **facts}
-        (run.folder / "config.json").write_text(json.dumps(record, indent=2))
-        return run
+        write_whole(self.folder / "config.json", json.dumps({"config": as_dict(config), "config_hash": digest, **facts}, indent=2))
 
     @classmethod
     def reopen(cls, config: Config, given: set[str]) -> tuple["RunLog", Config]:
@@ -78,7 +87,8 @@ class RunLog:
                             f"new run with another --out")
         if "updates" in given:
             stored.updates = config.updates
-        stored.out, stored.resume = config.out, True
+        stored.out = config.out
+        run.record(stored, {name: value for name, value in run.facts().items() if name not in ("config", "config_hash")})
         return run, stored
 
     def facts(self) -> dict:

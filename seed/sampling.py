@@ -7,7 +7,8 @@ Shapes: B prompts, T the longest prompt, V the vocabulary. Prompts are padded on
 stands in the last column; positions count real tokens only.
 
 Every row draws from a random stream of its own (inverse CDF: one uniform number a token). So a reply depends on its
-prompt and its stream and not on its neighbours: an evaluation gives the same outcome at any batch size.
+prompt and its stream and not on its neighbours: an evaluation gives the same outcome at any batch size (exactly in float32;
+lower precision rounds differently in batches of different shape).
 """
 import random
 from dataclasses import dataclass

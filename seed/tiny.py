@@ -98,7 +98,7 @@ def play(env: AlfWorld, task: Task, rng: random.Random, slips: float, turns: int
         thought, action = decide(book, turn.admissible, rng, hints, careless)
         if rng.random() < slips:
             thought, action = rng.choice(thoughts), rng.choice(turn.admissible)
-        context = Context(task, tuple(history[-shown:]), turn.observation, turn.admissible, step)
+        context = Context(task, tuple(history[max(0, len(history) - shown):]), turn.observation, turn.admissible, step)
         before, turn = turn, env.step(0, action)
         book.read(action, turn.observation)
         history.append((before.observation, action))

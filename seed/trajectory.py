@@ -4,7 +4,7 @@ In the paper (section 2 of its method): a trajectory tau = {(o_t, a_t, r_t)}, t 
 h_t = (o_0, a_0, ..., o_t) and one outcome R(tau). Here h_t is a `Context`: not a string but its parts, so that the
 context with a skill, h~ = H(h, s), is the same object with one field set (`seed/augment.py`). An action a_t is the whole
 reply of one turn, and `Step.action_ids` is the token sequence a_{t,1..L} that was sampled: the record from which
-everything is scored. Text is derived from it and never encoded again.
+everything is scored. Text is derived from it; what is scored is never made from text.
 
 A trajectory is one line of JSON (`to_json`, `from_json`), readable without this code. Prompt token ids are not written:
 they follow from the context (`Policy.encode_context`), and a test holds the two together.
@@ -81,7 +81,7 @@ class Trajectory:
 
     @classmethod
     def from_json(cls, line: str) -> "Trajectory":
-        """Inverse of `to_json`, except that prompt_ids are empty and log-probs rounded to six decimals."""
+        """Inverse of `to_json`, except that prompt_ids and images are empty and log-probs rounded to six decimals."""
         data = json.loads(line)
         task = Task(**data["task"])
         trajectory = cls(task, data["group"], data["copy"], success=data["success"], skill=data["skill"],
@@ -96,7 +96,7 @@ class Trajectory:
 
 
 def read_trajectories(path: Path) -> list[Trajectory]:
-    with open(path, encoding="utf-8") as lines:
+    with open(path, encoding="utf-8", newline="\n") as lines:
         return [Trajectory.from_json(line) for line in lines]
 
 

@@ -19,6 +19,7 @@ def random_context(rng: random.Random) -> Context:
 
 def trajectory(steps: int = 3, success: bool = True, description: str = "put a mug in shelf.", text: str = "You see a mug 1.",
                group: int = 0, copy: int = 0) -> Trajectory:
+    """A finished episode of a made-up game: nobody played it."""
     task = Task("alfworld", "json_2.1.1/train/x/trial_1", "pick_and_place_simple", description)
     t = Trajectory(task, group, copy, success=success)
     history = []

@@ -5,7 +5,7 @@ import random
 import pytest
 from fakes import random_policy, random_text, trajectory
 
-from seed.analyzer import MARK, TOO_LONG, analyze, analyzer_prompt, answer_json, fit_prompt, read_answer
+from seed.analyzer import ASK, MARK, TOO_LONG, analyze, analyzer_prompt, answer_json, fit_prompt, read_answer
 
 GOOD = '{"episode_summary": "It worked.", "episode_skill": "Look first."}'
 
@@ -15,7 +15,13 @@ GOOD = '{"episode_summary": "It worked.", "episode_skill": "Look first."}'
     f"```json\n{GOOD}\n```",
     f"```\n{GOOD}```",
     f"Here is my analysis:\n{GOOD}\nI hope this helps.",
-    f"<think>Well, {{maybe}} not.</think>".replace("{maybe}", "maybe") + GOOD,
+    "<think>The set {mug, shelf} matters.</think>" + GOOD,
+    '<think>{"episode_summary": "No.", "episode_skill": "No."}</think>' + GOOD,
+    "Use the form {summary, skill}: " + GOOD,
+    f"[{GOOD}]",
+    f'{{"result": {GOOD}}}',
+    f"{{{GOOD}}}",                                                                               # double braces
+    f"Format: {ASK.splitlines()[1]} Answer: {GOOD}",              # the example first
     '{"episode_summary": "It worked.", "episode_skill": "Look first.",}',                        # trailing comma
     "{'episode_summary': 'It worked.', 'episode_skill': 'Look first.'}",                         # single quotes
     "{'episode_summary': 'It worked.', 'episode_skill': 'Look first.',}",
@@ -37,7 +43,6 @@ def test_usable_answers(text):
     ("null", "no JSON object"),
     ("[]", "no JSON object"),
     ('"episode_skill"', "no JSON object"),
-    (f"[{GOOD}]", "a list, not an object"),
     ("{}", "no field episode_summary"),
     ('{"episode_summary": "It worked."}', "no field episode_skill"),
     ('{"summary": "It worked.", "skill": "Look first."}', "no field episode_summary"),
@@ -54,6 +59,11 @@ def test_usable_answers(text):
     ("{", "cut off"),
     ('{"episode_summary" "It worked."}', "not valid JSON"),
     ("{episode_summary: It worked.}", "not valid JSON"),
+    ("{{'a': 1}}", "no field episode_summary"),
+    ("{[1]: 2}", "not valid JSON"),
+    ('{"episode_summary": "It worked.", "episode_skill": "..."}', "episode_skill is empty"),
+    ('{"episode_summary": "It worked.", "episode_skill": "\u200b"}', "episode_skill is empty"),
+    ('{"episode_summary": "what happened, in one sentence", "episode_skill": "a short rule to act by"}', "the prompt's own example"),
     ("{'episode_summary'}", "not valid JSON"),                                                   # a Python set
     ("{" * 5000 + "}" * 5000, "not valid JSON"),                                                 # deep nesting
 ])
@@ -61,9 +71,22 @@ def test_unusable_answers(text, reason):
     assert read_answer(text) == (None, None, reason)
 
 
+def test_broken_emoji_can_be_encoded_and_written():
+    for text in ("{'episode_summary': 'S \\ud83d\\ude00', 'episode_skill': 'Look \\ud83d\\ude00'}",
+                 '{"episode_summary": "S", "episode_skill": "Look \\ud83d"}'):
+        summary, skill, error = read_answer(text)
+        assert error is None and (summary + skill).encode()
+        assert random_policy().encode(skill)
+
+
 def test_reading_never_raises_and_never_gives_an_empty_skill():
     rng = random.Random(0)
-    for _ in range(3000):
+    for _ in range(2000):
+        text = "".join(rng.choice(["{", "}", "[", "]", '"', "'", ",", ":", "episode_skill", "episode_summary", "1", "a", "\\ud83d", "\n"])
+                       for _ in range(rng.randint(1, 14)))
+        summary, skill, error = read_answer(text)
+        assert (error is None) == bool(skill)
+    for _ in range(2000):
         text = "".join(c for c in GOOD if rng.random() > 0.02)[:rng.randint(0, 90)] + random_text(rng, 3)
         summary, skill, error = read_answer(text)
         assert (error is None) == bool(skill and skill.strip()) == bool(summary)

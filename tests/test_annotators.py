@@ -1,7 +1,8 @@
 """seed/annotators.py against a stub server: retries, garbage, interruption without paying twice."""
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from fakes import random_policy, trajectory
@@ -26,20 +27,24 @@ def server(monkeypatch):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
                 stub.asked.append((self.path, dict(self.headers), body))
-                status, text = stub.script[min(len(stub.asked), len(stub.script)) - 1]
+                answer = stub.script[min(len(stub.asked), len(stub.script)) - 1]
+            status, text, *delay = answer
+            time.sleep(*delay or [0])
             self.send_response(status)
+            if status == 299:                                    # more is promised than comes
+                self.send_header("Content-Length", "99999")
             self.end_headers()
             self.wfile.write(text.encode())
 
         def log_message(self, *args):
             pass
     lock = threading.Lock()
-    stub = HTTPServer(("127.0.0.1", 0), Handler)
+    stub = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     stub.asked, stub.script = [], [completion(ANSWER)]
     threading.Thread(target=stub.serve_forever, daemon=True).start()
     stub.url = f"http://127.0.0.1:{stub.server_port}/v1"
     monkeypatch.setattr(annotators, "WAIT", 0.01)
-    monkeypatch.setattr(annotators, "AT_ONCE", 1)
+    monkeypatch.setattr(annotators, "AT_ONCE", 1)                # in order; one test asks at once
     for name, value in (("BASE_URL", stub.url), ("MODEL", "stub-1"), ("API_KEY", "secret")):
         monkeypatch.setenv(f"OPENAI_{name}", value)
     yield stub
@@ -82,9 +87,34 @@ def test_an_interrupted_run_keeps_its_answers(server, tmp_path):
     assert len(run(tmp_path)) == 3 and len(server.asked) == asked + 1
 
 
-def test_busy_servers_are_asked_again(server, tmp_path):
-    server.script = [(429, "slow down"), (503, "busy"), (200, "<html>gateway"), completion(ANSWER)]
-    assert run(tmp_path, number=1) == [("It worked.", "Look first.", None)] and len(server.asked) == 4
+def test_answers_are_kept_though_an_earlier_question_fails_late(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(annotators, "AT_ONCE", 4)
+    server.script = [(401, "no", 0.5), completion(ANSWER)]
+    with pytest.raises(UserError, match="401"):
+        run(tmp_path, number=4)
+    assert len((tmp_path / "annotations.jsonl").read_text().splitlines()) == 3
+    asked = len(server.asked)
+    assert run(tmp_path, number=4) == [("It worked.", "Look first.", None)] * 4 and len(server.asked) == asked + 1
+
+
+def test_one_refused_question_is_one_skill_less(server, tmp_path):
+    server.script = [completion(ANSWER), (400, "context length exceeded"), completion(ANSWER)]
+    assert [error for _, _, error in run(tmp_path)] == [None, "the endpoint answered 400 Bad Request", None]
+
+
+def test_odd_characters_survive_the_file(server, tmp_path):
+    server.script = [completion(json.dumps({"episode_summary": "a\u2028b", "episode_skill": "c\x85d \ud83d"}))]
+    assert run(tmp_path, number=1) == run(tmp_path, number=1) == [("a\u2028b", "c\x85d \ufffd", None)] and len(server.asked) == 1
+
+
+def test_busy_servers_are_asked_again_and_later_each_time(server, tmp_path, monkeypatch):
+    waits = []
+    monkeypatch.setattr(annotators.time, "sleep", waits.append)
+    monkeypatch.setattr(annotators, "RETRIES", 9)
+    server.script = [(429, "slow down"), (408, ""), (409, ""), (503, "busy"), (200, "<html>gateway"), (299, "{"), completion(ANSWER)]
+    assert run(tmp_path, number=1) == [("It worked.", "Look first.", None)] and len(server.asked) == 7
+    waits = [w for w in waits if w]
+    assert waits == [0.01 * 2 ** k for k in range(6)]
 
 
 @pytest.mark.parametrize("answer, message", [
@@ -97,14 +127,17 @@ def test_busy_servers_are_asked_again(server, tmp_path):
 def test_garbage_ends_in_one_line(server, answer, message):
     server.script = [answer]
     with pytest.raises(UserError, match=message) as error:
-        chat(server.url, "stub-1", None, "hello")
+        chat(server.url, "stub-1", "", "hello")
     assert "\n" not in str(error.value) and len(server.asked) == (1 if answer[0] == 404 else annotators.RETRIES)
 
 
-def test_an_endpoint_that_is_not_there(monkeypatch):
+@pytest.mark.parametrize("base, key, message", [
+    ("http://127.0.0.1:9/v1", "", "cannot be reached"), ("localhost/v1", "", "cannot be asked: unknown url type"),
+    ("http://host:bad/v1", "", "cannot be reached"), ("http://127.0.0.1:9/v1", "k\u20acy", "cannot be")])
+def test_endpoints_that_cannot_be_asked(monkeypatch, base, key, message):
     monkeypatch.setattr(annotators, "WAIT", 0.0)
-    with pytest.raises(UserError, match="cannot be reached"):
-        chat("http://127.0.0.1:9/v1", "m", None, "hello")
+    with pytest.raises(UserError, match=message):
+        chat(base, "m", key, "hello")
 
 
 def test_malformed_annotations_are_reasons_and_no_error(server, tmp_path):

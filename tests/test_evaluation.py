@@ -18,6 +18,20 @@ def test_wilson_against_the_formula_solved_numerically():
     assert (round(low, 2), round(high, 2)) == (0.77, 0.9)
 
 
+def test_wilson_holds_the_rate_it_is_about():
+    for games in range(1, 400):
+        for wins in (0, games // 3, games):
+            low, high = wilson(wins, games)
+            assert 0 <= low <= wins / games <= high <= 1
+
+
+def test_repeats_do_not_narrow_the_interval():
+    once = summarise([trajectory(success=bool(i % 3), description=str(i)) for i in range(3)])
+    ts = [trajectory(success=bool(i), copy=i) for i in range(2)]
+    s = summarise(ts)
+    assert (s["wins"], s["games"]) == (1, 2) and (s["low"], s["high"]) == wilson(0.5, 1) and once["games"] == 3
+
+
 def test_wilson_covers_about_95_percent():
     rng = random.Random(0)
     hits = 0
@@ -53,7 +67,7 @@ def test_bootstrap_interval_is_that_of_the_mean():
     result = compare(a, b)
     p = result["difference"]
     half = 1.96 * math.sqrt(p * (1 - p) / 400)
-    assert result["low"] == pytest.approx(p - half, abs=0.01) and result["high"] == pytest.approx(p + half, abs=0.01)
+    assert result["low"] == pytest.approx(p - half, abs=0.004) and result["high"] == pytest.approx(p + half, abs=0.004)
 
 
 def test_repeats_are_averaged_within_a_game():

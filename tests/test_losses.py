@@ -71,6 +71,17 @@ def test_padding_is_never_read(poison):
     assert student.grad[0, 0] < -0.5 and seen["gate"].shape == (1,)
 
 
+def test_in_a_group_of_equal_rewards_the_distillation_still_acts():
+    from seed.grpo import clipped_surrogate, group_advantages
+    logp = torch.tensor([[-1.0], [-2.0]], requires_grad=True)
+    mask = torch.ones(2, 1, dtype=torch.bool)
+    advantages, _ = group_advantages(torch.zeros(2), torch.zeros(2, dtype=torch.long))
+    rl, _ = clipped_surrogate(logp, logp.detach(), advantages, mask)
+    opd, _ = opd_loss(logp, torch.tensor([[-0.1], [-4.0]]), mask)
+    (rl + opd).sum().backward()
+    assert logp.grad[0].item() < -0.9 and -0.1 < logp.grad[1].item() < 0
+
+
 def test_all_masked_is_zero():
     student = torch.tensor([[-1.0, -2.0]], requires_grad=True)
     loss, seen = opd_loss(student, torch.zeros(1, 2), torch.zeros(1, 2, dtype=torch.bool))

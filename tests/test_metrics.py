@@ -5,8 +5,8 @@ import pytest
 import torch
 from fakes import trajectory
 
-from seed.errors import UserError
-from seed.metrics import Meter, check_finite, check_replies, compare_gradients, update_metrics, warnings
+from seed.errors import UserError, check_finite
+from seed.metrics import Meter, check_replies, check_sampling, check_skills, compare_gradients, update_metrics, warnings
 
 
 def test_distillation_numbers_by_hand():
@@ -53,14 +53,38 @@ def test_replies_that_never_end_stop_the_first_update():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_not_finite_stops_with_update_and_place(value):
-    with pytest.raises(UserError, match="update 8: the loss is not finite, in game 3"):
-        check_finite(torch.tensor(value), "loss", 7, "game 3")
-    check_finite(torch.tensor(1.0), "loss", 7)
+def test_what_is_not_finite_stops_with_its_place(value):
+    with pytest.raises(UserError, match="update 8, game 3: the loss is not finite"):
+        check_finite([1.0, value], "loss", "update 8, game 3")
+    check_finite([1.0, -5.0], "loss", "update 8")
+
+
+def test_what_was_not_measured_is_null():
+    meter = Meter()
+    meter.add("tokens", 4)
+    m = update_metrics(meter, [trajectory()], [], [], has_teacher=True)
+    assert m["gate_mean"] is None and m["delta_std"] is None and m["kl"] is None and m["entropy"] == 0
+
+
+def test_a_method_without_its_teacher_stops():
+    t = trajectory()
+    t.skill_error = "cut off"
+    with pytest.raises(UserError, match="none of the 1 analyses .*cut off.*--method grpo"):
+        check_skills([t], 0)
+    check_skills([t], 1)
+    t.skill = "Look."
+    check_skills([t], 0)
+
+
+def test_scores_that_differ_from_sampling_stop():
+    with pytest.raises(UserError, match="differ from those recorded while sampling by 0.05"):
+        check_sampling({"update": 1, "sampling_gap": 0.05}, "float32")
+    check_sampling({"update": 1, "sampling_gap": 0.05}, "bfloat16")
+    check_sampling({"update": 1, "sampling_gap": 1e-5}, "float32")
 
 
 def test_warnings():
-    healthy = {"entropy": 0.5, "malformed": 0.0, "ended": 1.0, "equal_groups": 0.3, "skill_valid": 1.0}
+    healthy = {"grad_norm": 0.1, "entropy": 0.5, "malformed": 0.0, "ended": 1.0, "equal_groups": 0.3, "skill_valid": 1.0}
     assert warnings(healthy) == []
-    for change in ({"entropy": 0.001}, {"malformed": 0.9}, {"ended": 0.1}, {"equal_groups": 1}, {"skill_valid": 0}):
+    for change in ({"entropy": 0.001}, {"malformed": 0.9}, {"ended": 0.1}, {"equal_groups": 1}, {"skill_valid": 0}, {"grad_norm": 99}):
         assert len(warnings({**healthy, **change})) == 1

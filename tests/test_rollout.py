@@ -1,6 +1,4 @@
 """seed/rollout.py: lock step, slots, histories, crashes; and that ids are never made from text."""
-import random
-
 import pytest
 from fakes import random_policy
 
@@ -116,13 +114,16 @@ def test_a_game_that_crashes_is_left_out_and_the_rest_is_untouched(policy):
 
 
 def test_nothing_encodes_a_decoded_action(policy, monkeypatch):
-    """Replies whose text would be encoded differently keep their own ids, through rollout and into the rows that are scored."""
+    """Replies whose text would be encoded differently keep their own ids."""
     from seed import rollout as module
     tok = policy.tokenizer
     odd = [tok.convert_tokens_to_ids(c) for c in "look"] + [tok.eos_token_id]       # letter by letter
     assert None not in odd and tok.encode("look") != odd[:-1]
     monkeypatch.setattr(module, "sample", lambda policy, prompts, streams, *rest: [Reply(odd, [-1.0] * len(odd), True)] * len(prompts))
+    encoded = []
+    template = type(tok).apply_chat_template
     monkeypatch.setattr(type(tok), "encode", lambda *a, **k: pytest.fail("an action's text was encoded"))
+    monkeypatch.setattr(type(tok), "apply_chat_template", lambda self, m, **k: encoded.append(m) or template(self, m, **k))
     trajectories, _ = play(policy, Countdown())
     assert all(s.action_ids == odd and s.text == "look" for t in trajectories for s in t.steps)
-    assert random.Random(0)
+    assert all([m["role"] for m in messages] == ["user"] for messages in encoded)      # prompts, and nothing else

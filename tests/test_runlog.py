@@ -8,6 +8,7 @@ from fakes import random_policy
 from seed import runlog
 from seed.config import make_config
 from seed.errors import UserError
+from seed.evaluation import wilson
 from seed.runlog import RunLog, append_line, read_lines
 
 
@@ -35,8 +36,8 @@ def test_a_folder_that_exists_is_not_written_over(run):
 def test_settings_must_agree(run):
     reopen = lambda **given: RunLog.reopen(make_config({"preset": "tiny", "out": str(run.folder), **given}), {"out", *given})
     _, config = reopen()
-    assert config.seed == 5 and config.resume
-    assert reopen(updates=99)[1].updates == 99 and reopen(seed=5)[1].seed == 5
+    assert config.seed == 5
+    assert reopen(updates=99)[1].updates == 99 and reopen()[1].updates == 99 and reopen(seed=5)[1].seed == 5
     with pytest.raises(UserError, match=r"other settings: --group-size 4 \(was 8\), --seed 1 \(was 5\)"):
         reopen(seed=1, group_size=4)
     with pytest.raises(UserError, match=r"--preset qwen2.5-3b \(was tiny\)"):
@@ -92,16 +93,17 @@ def test_lines_cut_off_are_dropped(tmp_path):
     path = tmp_path / "x.jsonl"
     assert read_lines(path) == []
     append_line(path, "a")
-    append_line(path, "b é")
+    append_line(path, "b é\u2028\x85c")
     with open(path, "a") as file:
         file.write("half")
-    assert read_lines(path) == ["a", "b é"] and path.read_text() == "a\nb é\n"
+    assert read_lines(path) == ["a", "b é\u2028\x85c"] and path.read_text() == "a\nb é\u2028\x85c\n"
 
 
 def test_curves_are_drawn(run):
     for update in (1, 2):
         run.write("metrics.jsonl", json.dumps({"update": update, "success": 0.1, "turns": 3, "opd_loss": 0.1, "gate_mean": 0.5,
                                                "gate_open": 0.4, "entropy": 1.0, "kl": 0.0}))
-    run.write("evaluations.jsonl", json.dumps({"update": 0, "split": "valid_seen", "success": 0.1, "low": 0.0, "high": 0.2}))
+    run.write("evaluations.jsonl", json.dumps({"update": 0, "split": "valid_seen", "success": 1.0,
+                                            **dict(zip(("low", "high"), wilson(128, 128)))}))
     run.draw()
     assert (run.folder / "curves.png").stat().st_size > 10_000

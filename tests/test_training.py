@@ -227,8 +227,9 @@ def test_a_corrupt_game_is_named_and_the_others_train(games, sft, tmp_path, caps
     assert "game left out: json_2.1.1/train/" in error and lines(tmp_path / "a" / "metrics.jsonl")[0]["crashed"] > 0
 
 
-@pytest.mark.parametrize("what, message", [("reward", "update 1: the reward is not finite, in json_2.1.1/train/"),
-                                           ("logprob", "update 1: the log-prob while sampling is not finite, in json_2.1.1/train/")])
+@pytest.mark.parametrize("what, message", [("reward", "episode 3: the reward is not finite"),
+                                           ("logprob", "episode 3: the log-prob while sampling is not finite"),
+                                           ("gap", "re-scored log-probs differ from those recorded while sampling")])
 def test_what_is_not_finite_stops_with_update_and_episode(train, monkeypatch, capsys, what, message):
     play = train_seed.rollout
 
@@ -237,17 +238,37 @@ def test_what_is_not_finite_stops_with_update_and_episode(train, monkeypatch, ca
         step = trajectories[3].steps[1]
         if what == "reward":
             step.reward = float("nan")
-        else:
+        elif what == "logprob":
             step.logprobs[0] = float("inf")
+        else:
+            step.logprobs[0] -= 50.0
         return trajectories, crashed
     monkeypatch.setattr(train_seed, "rollout", broken)
     assert train("a", "--updates", 1) == 2
-    assert message in capsys.readouterr().err and "episode 3" not in message
+    error = capsys.readouterr().err
+    assert message in error and (what == "gap" or "update 1, json_2.1.1/train/" in error)
 
 
 def test_a_teacher_without_skills_in_its_prompt_stops_the_run(train, monkeypatch, capsys):
     monkeypatch.setattr(train_seed, "H", lambda context, skill: context)
     assert train("a", "--updates", 1) == 2 and "no skill reached the teacher" in capsys.readouterr().err
+
+
+def test_a_method_that_never_gets_a_skill_stops(train, capsys):
+    assert train("a", "--skill-tokens", 2, "--updates", 1) == 2
+    assert "none of the 8 analyses of the first update is a usable skill" in capsys.readouterr().err
+
+
+def test_the_size_of_micro_batches_changes_nothing_but_rounding(train, tmp_path):
+    weights = []
+    for name, size in (("a", 100_000), ("b", 700)):
+        assert train(name, "--updates", 1, "--batch-tokens", size, "--opd-coef", 0.5) == 0
+        from safetensors.torch import load_file
+        weights.append(load_file(tmp_path / name / "checkpoints/update-1/policy/model.safetensors"))
+        start = load_file(tmp_path / name / "start/model.safetensors")
+    # Adam's first step has the size of the learning rate whatever the gradient's, so compare the direction of the whole step.
+    a, b = (torch.cat([(w[k] - start[k]).flatten() for k in sorted(start)]) for w in weights)
+    assert torch.nn.functional.cosine_similarity(a, b, dim=0) > 0.999 and a.norm() > 0.01
 
 
 def test_frozen_weights_stop_after_the_first_update(train, monkeypatch, capsys):

@@ -32,6 +32,7 @@ TASK_TYPES = ("pick_and_place_simple", "look_at_obj_in_light", "pick_clean_then_
               "pick_heat_then_place_in_recep", "pick_cool_then_place_in_recep", "pick_two_obj_and_place")
 REWARD_WON = 10.0
 CACHE = Path(__file__).parents[2] / "data"     # made games and groundings: everything in it can be made again
+GAMES_VERSION = 1                               # raise it when the generator changes: it makes other games then
 GAMES_SEED = 0                                  # made games are the same for every run's seed, as a data set is
 MOST_SLOTS = 128                                # engines: 1-3 MB of memory each
 TASK_PREFIX = "Your task is to: "
@@ -63,7 +64,7 @@ def open_alfworld(config) -> "AlfWorld":
         print(f"games: {root}", file=sys.stderr)
         return AlfWorld(root, slots, CACHE / "groundings")
     numbers = dict(zip(SPLITS, (config.train_games, config.seen_games, config.unseen_games)))
-    root = CACHE / f"alfworld-{config.households}-{'-'.join(map(str, numbers.values()))}"
+    root = CACHE / f"alfworld-v{GAMES_VERSION}-{config.households}-{'-'.join(map(str, numbers.values()))}"
     if not root.is_dir():
         print(f"games: making {sum(numbers.values())} small ones in {root} (no downloaded ALFWorld data is used)", file=sys.stderr)
         unfinished = Path(f"{root}.{os.getpid()}")
