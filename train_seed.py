@@ -14,7 +14,7 @@ How it differs from the paper:
 1. One optimisation step an update (--minibatches 1), so ell_old is the first forward pass's ell, detached, and every ratio
    is exactly 1. The authors take several steps of 64 to 512 rows; --minibatches K does. ell_old and the teacher's ell_skill
    are then those of pi_old, scored once an update.
-2. lambda, beta, clip, KL and group size are the paper's; learning rates and batch sizes are those of the preset.
+2. beta, clip, KL and group size are the paper's; learning rate, batch size and (tiny only) lambda are those of the preset.
 3. The task order, every sampled token and every game follow from --seed: a run can be interrupted and goes on bitwise equal
    (tested on the CPU in float32).
 """

@@ -51,14 +51,14 @@ def update_metrics(meter: Meter, trajectories, answers, crashed, has_teacher: bo
         **{name: sums[name] / tokens for name in ("rl_loss", "entropy", "clipped", "sampling_gap")},
         "kl": sums["kl"] / tokens if "kl" in sums else None, "grad_norm": sums["grad_norm"]}
     if has_teacher:
-        taught = sums["taught"] or math.nan
+        taught = sums["taught"] or math.nan  # no token had a teacher: the means below are nan, hence null
         mean = sums["delta"] / taught
         metrics |= {
             "opd_loss": sums["opd_loss"] / tokens, "taught_tokens": sums["taught"] / tokens,
             "skill_valid": sum(t.skill is not None for t in trajectories) / len(trajectories),
             "skill_errors": Counter(t.skill_error for t in trajectories if t.skill_error),
             "skill_tokens": sum(map(len, answers)) / max(1, len(answers)), "delta_mean": mean,
-            "delta_abs": sums["delta_abs"] / taught, "delta_std": max(0.0, sums["delta_squared"] / taught - mean ** 2) ** 0.5,
+            "delta_abs": sums["delta_abs"] / taught, "delta_std": abs(sums["delta_squared"] / taught - mean ** 2) ** 0.5,
             "gate_mean": sums["gate"] / taught, "gate_open": sums["gate_open"] / taught,
             **{name: sums[name] for name in ("gradient_ratio", "gradient_cosine") if name in sums}}
     # What was not measured is null, not 0.

@@ -104,7 +104,6 @@ class Policy:
         self.tokenizer.save_pretrained(folder)
         (folder / "policy.json").write_text(json.dumps(self.identity))
 
-
     def load(self, folder: Path) -> None:
         """Take over the trained weights of a folder that `save` made."""
         check_identity(folder, self.identity)
@@ -147,7 +146,12 @@ def load_policy(config, folder: str | Path | None = None) -> Policy:
         torch.manual_seed(config.seed)  # a new adapter starts from random numbers
         model = add_adapter(model, config.lora_rank, folder)
     model.eval()  # there is no dropout to switch on: the log-probs of sampling, scoring and training agree
-    return Policy(model, tokenizer, identity)
+    policy = Policy(model, tokenizer, identity)
+    if not policy.end_ids:
+        raise UserError(f"{source} has no end-of-turn token: --model needs an instruct model, whose replies can end")
+    if not policy.trainable():
+        raise UserError(f"no weight of {source} can be trained: --model needs float weights, or give --lora-rank 32")
+    return policy
 
 
 def load_tokenizer(source: str):

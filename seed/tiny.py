@@ -114,9 +114,9 @@ def play(env: AlfWorld, task: Task, rng: random.Random, slips: float, turns: int
 def sloppy(summary: str, skill: str, rng: random.Random) -> str:
     """The answer of a model that analyses poorly: often vague, sometimes no JSON."""
     draw = rng.random()
-    if draw < 0.2:
+    if draw < 0.15:
         return f"The agent should {skill}"
-    return analyzer.answer_json(summary, "Find it, take it, put it." if draw < 0.5 else skill)
+    return analyzer.answer_json(summary, "Find it, take it, put it." if draw < 0.35 else skill)
 
 
 def chunk(number: int, seed: int) -> list[tuple[str, str]]:
@@ -130,13 +130,14 @@ def chunk(number: int, seed: int) -> list[tuple[str, str]]:
         tasks = env.tasks("train")
         for episode in range(EPISODES):
             rng, task = random.Random(f"{seed} {number} {episode}"), tasks[episode % len(tasks)]
-            first = play(env, task, rng, SLIPS[False], TURNS, SHOWN, careless=rng.random() < 0.5)
-            summary, skill = hindsight(first, name_places=rng.random() < 0.5)
-            pairs += [(prompts.render(step.context), step.text) for step in first.steps]
-            pairs.append((analyzer.analyzer_prompt(first), sloppy(summary, skill, rng)))
+            played = [play(env, task, rng, SLIPS[False], TURNS, SHOWN, careless=rng.random() < 0.5)]
             if episode % 2:
-                second = play(env, task, rng, SLIPS[True], TURNS, SHOWN, skill)
-                pairs += [(prompts.render(step.context), step.text) for step in second.steps]
+                _, skill = hindsight(played[0], name_places=rng.random() < 0.5)
+                played.append(play(env, task, rng, SLIPS[True], TURNS, SHOWN, skill))
+            for trajectory in played:
+                pairs += [(prompts.render(step.context), step.text) for step in trajectory.steps]
+                answer = sloppy(*hindsight(trajectory, name_places=rng.random() < 0.75), rng)
+                pairs.append((analyzer.analyzer_prompt(trajectory), answer))
     return pairs
 
 
@@ -202,13 +203,13 @@ def pretrain(chunks: int, seed: int, most_steps: int | None = None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--chunks", type=int, default=20)
+    parser.add_argument("--chunks", type=int, default=32)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     model, tokenizer, losses = pretrain(args.chunks, args.seed)
     model.save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
-    record = {"command": f"python -m seed.tiny --out {args.out} --chunks {args.chunks} --seed {args.seed}",
+    record = {"command": f"python -m seed.tiny --out FOLDER --chunks {args.chunks} --seed {args.seed}",
               "chunks": args.chunks, "seed": args.seed, "parameters": model.num_parameters(), "steps": len(losses),
               "first_losses": [round(x, 4) for x in losses[:5]], "last_loss": round(sum(losses[-50:]) / 50, 4)}
     (args.out / "pretraining.json").write_text(json.dumps(record, indent=2) + "\n")

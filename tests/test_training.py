@@ -98,7 +98,9 @@ def test_two_updates_of_every_method(train, tmp_path, method):
     assert len(lines(tmp_path / method / "trajectories.jsonl")) == 16 and (tmp_path / method / "curves.png").exists()
     if method == "seed":
         m = metrics[0]
-        assert m["skill_valid"] > 0.5 and m["delta_abs"] > 0.01 and m["gate_mean"] != 0.5 and m["opd_loss"] != 0 and m["gradient_ratio"] > 0
+        assert m["skill_valid"] > 0.5 and m["delta_abs"] > 0.01 and m["gate_mean"] != 0.5 and m["opd_loss"] != 0
+        # Where every game of this small update was lost, GRPO has no gradient to compare with.
+        assert m["gradient_ratio"] is None if m["equal_groups"] == 1 else m["gradient_ratio"] > 0
         skills = [t["skill"] for t in lines(tmp_path / method / "trajectories.jsonl")]
         assert sum(s is not None for s in skills) >= 8
     else:

@@ -193,8 +193,8 @@ class Groundings:
         return {"types": [[t.name, list(t.supertype_names)] for t in task.types],
                 "objects": [[o.name, o.type_name] for o in task.objects],
                 "actions": [[a.name, [[p.name, p.type_name] for p in a.parameters]] for a in task.actions],
-                "init": [[fact.predicate, list(fact.args)] for fact in task.init
-                         if isinstance(fact, pddl.conditions.Atom) and fact.predicate != "="],
+                "init": sorted([fact.predicate, list(fact.args)] for fact in task.init   # a set there: in any order
+                               if isinstance(fact, pddl.conditions.Atom) and fact.predicate != "="),
                 "sas": sas}
 
     @staticmethod
