@@ -22,7 +22,7 @@ from seed.runlog import RunLog
 
 METHODS, SEEDS = ("grpo", "seed"), (0, 1, 2)
 RUNS = ROOT / "runs" / "alfworld_tiny"
-SPLITS = ("valid_seen", "valid_unseen")
+SPLITS = SEEN, UNSEEN = "valid_seen", "valid_unseen"  # the first is played during training anyway
 TINY = ("--env", "alfworld", "--preset", "tiny", "--data", "made")
 T_975 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # Student's t for a 95 % interval over that many seeds
 
@@ -56,22 +56,22 @@ def one_run(method: str, seed: int):
     facts = log.facts()
     if not log.checkpoints() or log.checkpoints()[-1] < facts["config"]["updates"]:
         call("train_seed.py", "--resume", "--out", folder)
-    evaluations = {}
-    for split in SPLITS:
-        for state in ("start", "last"):
-            file = folder / f"{split}-{state}.json"
-            if not file.exists():
-                call("eval.py", "--run", folder, "--checkpoint", state, "--split", split, "--json", file)
-            evaluations[split, state] = json.loads(file.read_text())["evaluations"][0]
-    keep = ("split", "checkpoint", "rule", "update", "wins", "games", "success", "low", "high", "mean_turns", "malformed", "inadmissible",
+    during, evaluations = log.read("evaluations.jsonl"), {}
+    for state in ("start", "last"):
+        evaluations[SEEN, state] = during[0 if state == "start" else -1]
+        file = folder / f"{UNSEEN}-{state}.json"
+        if not file.exists():
+            call("eval.py", "--run", folder, "--checkpoint", state, "--split", UNSEEN, "--json", file)
+        evaluations[UNSEEN, state] = json.loads(file.read_text())["evaluations"][0]
+    keep = ("split", "update", "wins", "games", "success", "low", "high", "mean_turns", "malformed", "inadmissible",
             "manifest", "temperature", "by_type")
     metrics = log.read("metrics.jsonl")
     names = ("update", "success", "turns", "entropy", "kl", "equal_groups", "grad_norm", "opd_loss", "gate_mean", "gate_open", "delta_mean",
              "delta_abs", "delta_std", "skill_valid", "gradient_ratio", "gradient_cosine")
     return {"method": method, "env": "alfworld", "preset": "tiny", "seed": seed, "config_hash": facts["config_hash"],
             "commit": facts["commit"], "versions": facts["versions"], "minutes": round(sum(sum(m["seconds"].values()) for m in metrics) / 60, 1),
-            "evaluations": [{key: e[key] for key in keep} for e in evaluations.values()],
-            "during": [{key: e[key] for key in ("update", "split", "wins", "games", "success", "low", "high")} for e in log.read("evaluations.jsonl")],
+            "evaluations": [{"state": state, **{key: e[key] for key in keep}} for (_, state), e in evaluations.items()],
+            "during": [{key: e[key] for key in ("update", "split", "wins", "games", "success", "low", "high")} for e in during],
             "metrics": {name: [round(m[name], 4) if m.get(name) is not None else None for m in metrics] for name in names
                         if any(name in m for m in metrics)}}, evaluations
 
@@ -111,7 +111,7 @@ def show(summary):
     print(f"\n{'run':14s}{'split':14s}{'start':>26s}{'end':>26s}")
     for run in summary["runs"]:
         for split in SPLITS:
-            start, end = ([e for e in run["evaluations"] if e["split"] == split and e["checkpoint"] == c][0] for c in ("start", "last"))
+            start, end = ([e for e in run["evaluations"] if (e["split"], e["state"]) == (split, state)][0] for state in ("start", "last"))
             cell = lambda e: f"{e['success']:.1%} [{e['low']:.1%}, {e['high']:.1%}]"
             print(f"{run['method'] + ' ' + str(run['seed']):14s}{split:14s}{cell(start):>26s}{cell(end):>26s}  "
                   f"{'apart' if end['low'] > start['high'] else 'NOT apart'}")

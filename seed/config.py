@@ -90,7 +90,7 @@ LORA = dict(dtype="bfloat16", quantize=True, lora_rank=32, learning_rate=2e-5, s
 PRESETS = {
     # A model of a million parameters and small households: minutes on two CPU cores. See seed/tiny.py. lambda: at the paper's
     # 0.01 the distillation's gradient has about 1/60 of the length of GRPO's here, at 0.1 about 1/6 (`gradient_ratio`).
-    "tiny": dict(model=TINY_MODEL, dtype="float32", updates=30, tasks_per_update=8, max_turns=15, max_reply_tokens=24,
+    "tiny": dict(model=TINY_MODEL, dtype="float32", updates=20, max_turns=15, max_reply_tokens=24,
                  analyzer_prompt_tokens=1024, skill_tokens=80, opd_coef=0.1, learning_rate=3e-4, batch_tokens=8192, sft_tasks=32,
                  sft_rollouts=4, sft_learning_rate=3e-4, annotator="expert", eval_every=10, eval_episodes=200),
     "smollm2-135m": dict(model="HuggingFaceTB/SmolLM2-135M-Instruct", **LORA),
