@@ -36,6 +36,7 @@ from seed.config import Config, parse
 from seed.envs import open_env
 from seed.errors import UserError, exit_cleanly
 from seed.evaluation import play_options, summarise
+from seed.memory import micro_batch_tokens
 from seed.policy import load_policy
 from seed.rescore import action_logprobs, micro_batches
 from seed.rollout import rollout
@@ -121,6 +122,7 @@ def play(config, env, policy, tasks, path: Path) -> list[Trajectory]:
 def fine_tune(config, policy, data) -> list[float]:
     """Train on the answers alone; returns the mean loss of a skill (its summed negative log-prob) for each epoch."""
     end = policy.tokenizer.eos_token_id
+    config.batch_tokens = micro_batch_tokens(policy, config.batch_tokens)
     rows = [(policy.encode(prompt), policy.tokenizer.encode(answer, add_special_tokens=False) + [end])
             for prompt, answer in data]
     optimizer = torch.optim.AdamW(policy.trainable(), lr=config.sft_learning_rate, weight_decay=config.weight_decay)

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from seed.errors import UserError
+from seed.gguf import local_model
 from seed.prompts import render
 from seed.trajectory import Context
 
@@ -31,6 +32,8 @@ class Policy:
         self.device = next(model.parameters()).device
         ends = model.generation_config.eos_token_id
         self.end_ids = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+        if not self.end_ids:
+            raise UserError(f"{identity['model']} has no end-of-turn token: --model needs an instruct model, whose replies can end")
         self.controls = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
         self.pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(self.end_ids)
 
@@ -115,16 +118,18 @@ class Policy:
             load_model(self.model, str(folder / "model.safetensors"))
 
 
-def load_policy(config, folder: str | Path | None = None) -> Policy:
-    """The policy of a preset: its base model, or with the weights saved in `folder`."""
+def load_policy(config, folder: str | Path | None = None, identity: dict | None = None) -> Policy:
+    """The policy of a preset: its base model, or with the weights saved in `folder`. `identity`: what the folder must have been
+    saved as, where that is not this configuration (export.py loads an adapter onto other weights)."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
     logging.disable_progress_bar()
-    identity = {"preset": config.preset, "model": model_name(config.model), "lora_rank": config.lora_rank,
-                "quantize": config.quantize}
+    name = local_model(config.model)
+    identity = identity or {"preset": config.preset, "model": model_name(name), "lora_rank": config.lora_rank,
+                            "quantize": config.quantize}
     if folder is not None:
         check_identity(Path(folder), identity)
-    device = "cuda" if torch.cuda.is_available() and config.preset != "tiny" else "cpu"
+    device = f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() and config.preset != "tiny" else "cpu"
     options = dict(dtype=getattr(torch, config.dtype))
     if config.quantize:
         from transformers import BitsAndBytesConfig
@@ -132,7 +137,7 @@ def load_policy(config, folder: str | Path | None = None) -> Policy:
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=options["dtype"])
         options["device_map"] = {"": device}
-    source = str(folder) if folder is not None and not config.lora_rank else config.model
+    source = str(folder) if folder is not None and not config.lora_rank else name
     try:
         tokenizer = load_tokenizer(source)
         model = AutoModelForCausalLM.from_pretrained(source, **options)
@@ -142,13 +147,16 @@ def load_policy(config, folder: str | Path | None = None) -> Policy:
     if not tokenizer.chat_template:
         raise UserError(f"{source} has no chat template: --model needs an instruct model")
     model.to(device)
+    switch_off_dropout(model)
+    if config.quantize and device == "cpu":
+        keep_4bit_weights_as_they_are(model)
+    if config.gradient_checkpointing:  # in effect in train() mode alone, so not while sampling: see rescore.py
+        model.activation_checkpointing_enable({"use_reentrant": False})
     if config.lora_rank:
         torch.manual_seed(config.seed)  # a new adapter starts from random numbers
         model = add_adapter(model, config.lora_rank, folder)
-    model.eval()  # there is no dropout to switch on: the log-probs of sampling, scoring and training agree
+    model.eval()
     policy = Policy(model, tokenizer, identity)
-    if not policy.end_ids:
-        raise UserError(f"{source} has no end-of-turn token: --model needs an instruct model, whose replies can end")
     if not policy.trainable():
         raise UserError(f"no weight of {source} can be trained: --model needs float weights, or give --lora-rank 32")
     return policy
@@ -161,6 +169,24 @@ def load_tokenizer(source: str):
     stated = Path(source) / "tokenizer_config.json"
     plain = stated.exists() and json.loads(stated.read_text()).get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
     return (PreTrainedTokenizerFast if plain else AutoTokenizer).from_pretrained(source)
+
+
+def switch_off_dropout(model) -> None:
+    """The log-probs of sampling, scoring and training must agree, in train() as in eval()."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        elif hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.0
+
+
+def keep_4bit_weights_as_they_are(model) -> None:
+    """On CPUs with AVX512-BF16, bitsandbytes repacks a layer in its first forward pass in eval() mode; no gradient passes through
+    it afterwards."""
+    from bitsandbytes.nn import Linear4bit
+    for module in model.modules():
+        if isinstance(module, Linear4bit):
+            module.support_avx512bf16_for_cpu = False
 
 
 def add_adapter(model, rank: int, folder=None):

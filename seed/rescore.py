@@ -38,6 +38,7 @@ def action_logprobs(policy, rows: list[tuple[list[int], list[int]]], reference: 
     longest = max(len(prompt) + len(action) for prompt, action in rows)
     ids_BT = torch.tensor([prompt + action + [policy.pad_id] * (longest - len(prompt) - len(action))
                            for prompt, action in rows], device=policy.device)
+    policy.model.train(torch.is_grad_enabled())  # changes one thing, since no model here has dropout: gradient checkpointing
     with policy.weights(reference) as (backbone, head):
         hidden_BTD = backbone(input_ids=ids_BT, use_cache=False).last_hidden_state
 

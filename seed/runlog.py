@@ -12,6 +12,7 @@ A checkpoint appears whole or not at all (written aside, then renamed). Going on
 lengths, so an interrupted update leaves no trace. All randomness is a function of (seed, update), so there is no random
 state to save.
 """
+import functools
 import hashlib
 import json
 import os
@@ -25,6 +26,7 @@ from pathlib import Path
 import torch
 
 from seed.config import Config, as_dict, load_config
+from seed.distributed import rank
 from seed.errors import UserError
 
 FILES = ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl")
@@ -54,6 +56,11 @@ def read_lines(path: Path) -> list[str]:
     return data[:whole].decode("utf-8").split("\n")[:-1]  # not splitlines: a text may hold other line separators
 
 
+def on_first_rank(write):
+    """Of several processes only the first writes (`seed/distributed.py`)."""
+    return functools.wraps(write)(lambda *args, **options: write(*args, **options) if rank() == 0 else None)
+
+
 class RunLog:
     def __init__(self, folder: Path):
         self.folder = Path(folder)
@@ -62,6 +69,8 @@ class RunLog:
     def create(cls, config: Config, facts: dict) -> "RunLog":
         """A new run folder. `facts`: what else should stand in config.json."""
         run = cls(config.out)
+        if rank():
+            return run
         if run.folder.exists() and any(run.folder.iterdir()):
             raise UserError(f"{run.folder} exists: add --resume to go on with it, or give another --out")
         run.folder.mkdir(parents=True, exist_ok=True)
@@ -88,12 +97,15 @@ class RunLog:
         if "updates" in given:
             stored.updates = config.updates
         stored.out = config.out
+        if rank():
+            return run, stored
         run.record(stored, {name: value for name, value in run.facts().items() if name not in ("config", "config_hash")})
         return run, stored
 
     def facts(self) -> dict:
         return json.loads((self.folder / "config.json").read_text())
 
+    @on_first_rank
     def write(self, file: str, line: str) -> None:
         append_line(self.folder / file, line)
 
@@ -113,6 +125,11 @@ class RunLog:
         """Where the policy after `update` updates lies; 0 is the start."""
         return self.path(update) / "policy" if update else self.folder / "start"
 
+    @on_first_rank
+    def save_start(self, policy) -> None:
+        policy.save(self.folder / "start")
+
+    @on_first_rank
     def save(self, update: int, policy, optimizer, keep: set[int]) -> None:
         """Checkpoint the state after `update` updates; earlier ones go, except those in `keep`."""
         aside = self.folder / "checkpoints" / "unfinished"
@@ -152,6 +169,7 @@ class RunLog:
 
     # --- curves
 
+    @on_first_rank
     def draw(self) -> None:
         """curves.png: success, episode length, the distillation, entropy."""
         import matplotlib

@@ -20,8 +20,11 @@ def test_auto_takes_tiny_without_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert make_config({}).preset == "tiny"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
     config = make_config({})
-    assert config.preset == "qwen2.5-3b" and config.quantize and config.lora_rank == 32
+    assert config.preset == "qwen2.5-3b" and config.quantize and config.lora_rank == 32 and config.dtype == "bfloat16"
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    assert make_config({}).dtype == "float32"
 
 
 def test_defaults_are_the_papers():

@@ -73,6 +73,26 @@ def test_save_and_load(lora, tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(score(policy, ROWS, 999), score(other, ROWS, 999)))
 
 
+def test_gradient_checkpointing_changes_no_number_and_not_sampling():
+    import random
+    from seed.sampling import sample
+    grads, replies = [], []
+    for checkpointing in (False, True):
+        policy = random_policy(lora=4)
+        if checkpointing:
+            policy.model.activation_checkpointing_enable({"use_reentrant": False})
+        again = []
+        hook = policy.model.get_base_model().model.layers[0].input_layernorm.register_forward_hook(lambda *_: again.append(1))
+        action_logprobs(policy, ROWS)[0].sum().backward()
+        assert len(again) == 1 + checkpointing      # the layer is computed once more in the backward pass: it is really on
+        grads.append([p.grad.clone() for p in policy.trainable()])
+        again.clear()
+        replies.append(sample(policy, [[5, 9, 300]], [random.Random(0)], 4, 1.0, 999)[0].action_ids)
+        assert len(again) == len(replies[-1])       # one pass a token: the cache is in use
+        hook.remove()
+    assert replies[0] == replies[1] and all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*grads)) and max(g.abs().max() for g in grads[0]) > 0.1
+
+
 def test_a_folder_of_another_preset_is_refused(tmp_path):
     random_policy().save(tmp_path / "a")
     with pytest.raises(UserError, match="was saved with .*give the same --preset"):
@@ -94,6 +114,11 @@ def test_models_that_cannot_be_used_say_so(tmp_path):
     policy.save(tmp_path / "untemplated")
     with pytest.raises(UserError, match="no chat template"):
         load_policy(make_config({"preset": "tiny", "model": str(tmp_path / "untemplated")}))
+    policy = random_policy()
+    policy.tokenizer.eos_token = policy.model.config.eos_token_id = policy.model.generation_config.eos_token_id = None
+    policy.save(tmp_path / "endless")
+    with pytest.raises(UserError, match="endless has no end-of-turn token"):
+        load_policy(make_config({"preset": "tiny", "model": str(tmp_path / "endless")}))
 
 
 def test_contexts_and_their_ids_belong_together():

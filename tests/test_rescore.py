@@ -101,7 +101,7 @@ def test_only_action_tokens_get_a_gradient(policy):
             return type("Out", (), {"last_hidden_state": hidden})
 
     class Fake:
-        pad_id, device = policy.pad_id, "cpu"
+        pad_id, device, model = policy.pad_id, "cpu", policy.model
 
         def weights(self, reference):
             import contextlib

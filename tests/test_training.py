@@ -9,9 +9,10 @@ import torch
 from conftest import ROOT, shared
 
 import eval as eval_script
+import export
 import train_seed
 import train_sft
-from seed import runlog
+from seed import runlog, update
 
 SMALL = ["--preset", "tiny", "--tasks-per-update", "2", "--group-size", "4", "--max-turns", "6", "--gradients-every", "2"]
 
@@ -108,14 +109,20 @@ def test_two_updates_of_every_method(train, tmp_path, method):
     assert all(t["steps"][0]["acted_with_skill"] is None for t in lines(tmp_path / method / "trajectories.jsonl"))
 
 
-def test_lora_takes_the_same_path_and_resumes_bitwise(train, tmp_path):
-    lora = ["--init", "base", "--lora-rank", 4, "--learning-rate", 1e-3]
+@pytest.mark.parametrize("extra", [[], ["--quantize", "--gradient-checkpointing"]])
+def test_lora_takes_the_same_path_and_resumes_bitwise(train, tmp_path, capsys, extra):
+    lora = ["--init", "base", "--lora-rank", 4, "--learning-rate", 1e-3, *extra]
     assert train("whole", *lora, "--updates", 2) == 0 and train("parts", *lora, "--updates", 1) == 0
     assert run(train_seed.main, "--resume", "--out", tmp_path / "parts", "--updates", 2) == 0
     assert comparable(tmp_path / "whole") == comparable(tmp_path / "parts")
     metrics = lines(tmp_path / "whole" / "metrics.jsonl")
     assert metrics[0]["kl"] == 0.0 < metrics[1]["kl"] and (tmp_path / "whole/checkpoints/update-2/policy/adapter_model.safetensors").exists()
     assert run(eval_script.main, "--run", tmp_path / "whole", "--episodes", 2) == 0
+    # Exported: one plain model in bfloat16. Of 4-bit training it differs by the rounding of the weights.
+    assert run(export.main, "--run", tmp_path / "whole", "--out", tmp_path / "served") == 0
+    gap = float(capsys.readouterr().err.split("differ from the trained policy's by ")[1].split()[0])
+    assert 0 < gap < (0.5 if extra else 0.05) and not (tmp_path / "served/adapter_config.json").exists()
+    assert run(export.main, "--run", tmp_path / "whole", "--out", tmp_path / "served") == 2
 
 
 def test_without_distillation_seed_is_grpo(train, tmp_path):
@@ -144,14 +151,14 @@ def test_four_updates_are_two_and_resume_and_two_bitwise(train, tmp_path, extra)
 
 def test_an_interrupted_update_leaves_no_trace(train, tmp_path, monkeypatch):
     assert train("whole", "--updates", 3) == 0
-    real, calls = train_seed.analyze, []
+    real, calls = update.analyze, []
 
     def interrupted(*args, **options):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
         return real(*args, **options)
-    monkeypatch.setattr(train_seed, "analyze", interrupted)
+    monkeypatch.setattr(update, "analyze", interrupted)
     assert train("parts", "--updates", 3) == 130
     monkeypatch.undo()
     runlog.append_line(tmp_path / "parts" / "metrics.jsonl", '{"update": 3, "half": ')
@@ -233,7 +240,7 @@ def test_a_corrupt_game_is_named_and_the_others_train(games, sft, tmp_path, caps
                                            ("logprob", "episode 3: the log-prob while sampling is not finite"),
                                            ("gap", "re-scored log-probs differ from those recorded while sampling")])
 def test_what_is_not_finite_stops_with_update_and_episode(train, monkeypatch, capsys, what, message):
-    play = train_seed.rollout
+    play = update.rollout
 
     def broken(*args, **options):
         trajectories, crashed = play(*args, **options)
@@ -245,14 +252,31 @@ def test_what_is_not_finite_stops_with_update_and_episode(train, monkeypatch, ca
         else:
             step.logprobs[0] -= 50.0
         return trajectories, crashed
-    monkeypatch.setattr(train_seed, "rollout", broken)
+    monkeypatch.setattr(update, "rollout", broken)
     assert train("a", "--updates", 1) == 2
     error = capsys.readouterr().err
     assert message in error and (what == "gap" or "update 1, json_2.1.1/train/" in error)
 
 
+def test_out_of_memory_goes_on_with_half(train, tmp_path, monkeypatch, capsys):
+    """A micro-batch that does not fit: its optimisation step starts again, and no number counts twice."""
+    losses, calls = update.losses, []
+
+    def short_of_memory(*args):
+        calls.append(1)
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return losses(*args)
+    monkeypatch.setattr(update, "losses", short_of_memory)
+    assert train("a", "--updates", 1, "--batch-tokens", 3000) == 0 and "micro-batches of 1,500 tokens" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert train("b", "--updates", 1, "--batch-tokens", 1500) == 0
+    a, b = (lines(tmp_path / name / "metrics.jsonl")[0] for name in "ab")
+    assert a["tokens"] == b["tokens"] and all(a[k] == pytest.approx(b[k], rel=1e-4) for k in ("entropy", "rl_loss", "opd_loss", "grad_norm"))
+
+
 def test_a_teacher_without_skills_in_its_prompt_stops_the_run(train, monkeypatch, capsys):
-    monkeypatch.setattr(train_seed, "H", lambda context, skill: context)
+    monkeypatch.setattr(update, "H", lambda context, skill: context)
     assert train("a", "--updates", 1) == 2 and "no skill reached the teacher" in capsys.readouterr().err
 
 

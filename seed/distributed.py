@@ -1,0 +1,67 @@
+"""Several processes, one update: each rank plays its own tasks; counts and gradients are summed over all of them.
+
+    torchrun --nproc-per-node 2 --local-ranks-filter 0 train_seed.py --env alfworld
+
+Not in the paper, whose authors train on eight GPUs with a framework of their own choice. Here every rank holds the whole
+model (4-bit weights with adapters are small), so only the trained weights' gradients travel. In one process every function
+below gives back what it was given.
+"""
+import collections
+import datetime
+import os
+from typing import Callable
+
+import torch
+import torch.distributed as dist
+
+LONGEST_WAIT = datetime.timedelta(hours=12)  # the first rank may do Stage 1 alone
+
+
+def start() -> None:
+    """Join the group that torchrun has announced in the environment; alone, do nothing."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if torch.cuda.is_available():
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=LONGEST_WAIT)
+
+
+def rank() -> int:
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def world() -> int:
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def first_alone(work: Callable):
+    """`work()` on the first rank, then, when it is done, on the others, who find what it left."""
+    if rank() == 0:
+        result = work()
+    if world() > 1:
+        dist.barrier()
+    return result if rank() == 0 else work()
+
+
+def gather(items: list) -> list:
+    """The items of all ranks, on every rank."""
+    if world() == 1:
+        return items
+    parts = [None] * world()
+    dist.all_gather_object(parts, items)
+    return [item for part in parts for item in part]
+
+
+def add_up(tensors: list[torch.Tensor]) -> None:
+    """Each tensor becomes its sum over the ranks. (A rank's gradient is its share of the mean over all ranks' tokens.)"""
+    if world() > 1:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+
+
+def add_up_by_name(numbers: dict[str, float]) -> dict[str, float]:
+    """Sums of named numbers over the ranks; a name may be missing on some."""
+    sums = collections.defaultdict(float)
+    for part in gather([dict(numbers)]):
+        for name, number in part.items():
+            sums[name] += number
+    return sums
