@@ -9,11 +9,13 @@ the difference of log-probs on actions of the run itself, between the policy tha
 import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: idle threads sleep instead of spinning
 import argparse
+import gc
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from transformers import AutoModelForCausalLM
 
 from seed.config import Parser, load_config
 from seed.errors import UserError, exit_cleanly
@@ -47,14 +49,19 @@ def main():
     before = torch.cat(score(trained, rows, tokens)).cpu()
     identity, tokenizer = trained.identity, trained.tokenizer
     del trained
+    gc.collect()  # 4-bit layers and their weights refer to each other
+    torch.cuda.empty_cache()
 
     model = load_policy(replace(config, quantize=False, gradient_checkpointing=False), folder, identity).model
     if config.lora_rank:
         model = model.merge_and_unload()
-    model = model.to(torch.bfloat16)
-    after = torch.cat(score(Policy(model, tokenizer, {**identity, "lora_rank": 0}), rows, tokens)).cpu()
-    model.save_pretrained(args.out)
+    device = model.device
+    model.to(torch.bfloat16).save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
+    del model
+    # Compared is what a server will load.
+    served = AutoModelForCausalLM.from_pretrained(args.out, dtype=torch.bfloat16).to(device)
+    after = torch.cat(score(Policy(served, tokenizer, {**identity, "lora_rank": 0}), rows, tokens)).cpu()
     gap = (after.float() - before.float()).abs()
     print(f"{args.out}: bfloat16, merged; log-probs of {len(gap)} action tokens differ from the trained policy's by "
           f"{gap.mean():.4f} on average, {gap.max():.3f} at most", file=sys.stderr)

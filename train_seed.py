@@ -50,7 +50,6 @@ def main():
     start = run.folder / "start" if run else distributed.first_alone(lambda: first_policy(config, env))
     policy = load_policy(config, start)
     policy.freeze_reference()
-    config.batch_tokens = micro_batch_tokens(policy, config.batch_tokens)
     optimizer = torch.optim.AdamW(policy.trainable(), lr=config.learning_rate, weight_decay=config.weight_decay)
     if run:
         if run.facts()["games"] != manifest_hash(tasks):
@@ -60,6 +59,7 @@ def main():
         first = 0
         run = RunLog.create(config, {"games": manifest_hash(tasks), "data": str(env.root), "started_from": str(start)})
         run.save_start(policy)
+    config.batch_tokens = micro_batch_tokens(policy, config.batch_tokens)
     if first == 0:
         run_evaluation(run, config, policy, env, update=0)
 
@@ -78,7 +78,7 @@ def main():
             run_evaluation(run, config, policy, env, update + 1)
             run.draw()
         if evaluated or (update + 1) % config.save_every == 0:
-            run.save(update + 1, policy, optimizer, keep={run.best()[0]})
+            run.save(update + 1, policy, optimizer)
         left = (time.time() - began) / (update + 1 - first) * (config.updates - update - 1)
         print(f"update {update + 1}/{config.updates}: {one_line(metrics)}, about {left / 60:.0f} min left", file=sys.stderr)
         for warning in warnings(metrics):

@@ -36,7 +36,7 @@ from seed.config import Config, parse
 from seed.envs import open_env
 from seed.errors import UserError, exit_cleanly
 from seed.evaluation import play_options, summarise
-from seed.memory import micro_batch_tokens
+from seed.memory import micro_batch_tokens, with_less_if_needed
 from seed.policy import load_policy
 from seed.rescore import action_logprobs, micro_batches
 from seed.rollout import rollout
@@ -134,11 +134,7 @@ def fine_tune(config, policy, data) -> list[float]:
         for start in range(0, len(rows), config.sft_batch):
             done = epoch / config.sft_epochs + start / len(rows) / config.sft_epochs
             batch = [rows[i] for i in order[start:start + config.sft_batch]]
-            for micro in micro_batches([len(p) + len(a) for p, a in batch], config.batch_tokens):
-                logp_BL, _, _ = action_logprobs(policy, [batch[i] for i in micro])
-                loss = -logp_BL.sum() / len(batch)  # padding counts 0
-                loss.backward()
-                total += loss.item() * len(batch)
+            total += with_less_if_needed(config, lambda: accumulate(policy, batch, config.batch_tokens), optimizer.zero_grad)
             if not total < float("inf"):
                 raise UserError(f"Stage 1: the loss is not finite in epoch {epoch + 1}, step {start // config.sft_batch + 1}: "
                                 f"try a smaller --learning-rate")
@@ -151,6 +147,17 @@ def fine_tune(config, policy, data) -> list[float]:
         losses.append(total / len(rows))
     bar.close()
     return losses
+
+
+def accumulate(policy, batch, batch_tokens: int) -> float:
+    """Gradients of the mean loss of a skill over `batch`; returns the sum of the losses."""
+    total = 0.0
+    for micro in micro_batches([len(p) + len(a) for p, a in batch], batch_tokens):
+        logp_BL, _, _ = action_logprobs(policy, [batch[i] for i in micro])
+        loss = -logp_BL.sum() / len(batch)  # padding counts 0
+        loss.backward()
+        total += loss.item() * len(batch)
+    return total
 
 
 def digest(text: str) -> str:

@@ -45,15 +45,17 @@ class RandomPolicy:
         from transformers import Qwen2Config, Qwen2ForCausalLM
         hidden, layers, inner, heads, keys, size, self.vocabulary, _ = shape
         dtype = getattr(torch, config.dtype)
+        torch.set_default_dtype(dtype)
         with torch.device(device):
             model = Qwen2ForCausalLM(Qwen2Config(
                 vocab_size=self.vocabulary, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
-                num_key_value_heads=keys, tie_word_embeddings=False, dtype=dtype, pad_token_id=0, eos_token_id=END)).to(dtype)
-            head = torch.nn.Linear(hidden, self.vocabulary, dtype=dtype)
+                num_key_value_heads=keys, tie_word_embeddings=False, pad_token_id=0, eos_token_id=END))
+            head = torch.nn.Linear(hidden, self.vocabulary)
+        torch.set_default_dtype(torch.float32)
         for parent in list(model.model.modules()):
             for name, linear in list(parent.named_children()):
                 if isinstance(linear, torch.nn.Linear):
-                    packed = Linear4bit(linear.in_features, linear.out_features, linear.bias is not None, compute_dtype=dtype, quant_type="nf4")
+                    packed = Linear4bit(linear.in_features, linear.out_features, linear.bias is not None, compute_dtype=dtype, quant_type="nf4", device="meta")
                     packed.weight = Params4bit(linear.weight.data, requires_grad=False, quant_type="nf4", compress_statistics=True)
                     packed.bias = linear.bias
                     setattr(parent, name, packed.to(device))
@@ -63,6 +65,7 @@ class RandomPolicy:
             head.bias.zero_()
             head.bias[END] = math.log(self.vocabulary / MEAN)
         model.lm_head = head
+        model.is_loaded_in_4bit = True  # as a loaded model says of itself: the adapters are then those for 4-bit layers
         model.activation_checkpointing_enable({"use_reentrant": False})
         self.model, self.device = add_adapter(model, config.lora_rank), torch.device(device)
 
@@ -102,7 +105,9 @@ def main():
     card = "CPU, toy sizes" if args.small else torch.cuda.get_device_name()
     print(f"{datetime.date.today()}, {card}, torch {torch.__version__}, {args.preset} shapes, {config.dtype}")
     policy = RandomPolicy(shape, config, device)
-    print(f"weights and adapters: {peak_memory()} GiB")
+    held = torch.cuda.memory_allocated() / 2 ** 30 if torch.cuda.is_available() else peak_memory()
+    peak_memory()  # from here on, not of the building
+    print(f"weights and adapters: {held:.2f} GiB")
     rng, results = random.Random(0), {}
 
     prompts = [ids(rng, *prompts_of, policy.vocabulary) for _ in range(number)]
@@ -136,8 +141,12 @@ def main():
     config.method = "grpo"
 
     def learn():
-        accumulate(config, policy, rows, 0, Meter(), measure=False)
-    learn()
+        accumulate(config, policy, rows, sum(len(row.step.action_ids) for row in rows), 0, Meter(), measure=False)
+    optimizer = torch.optim.AdamW(policy.trainable(), lr=0.0)
+    for p in policy.trainable():
+        p.grad = torch.zeros_like(p)
+    optimizer.step()  # its moments take their memory; the reference adapter is as large as the adapter
+    reference = [p.detach().clone() for p in policy.trainable()]
     for budget in (256, 512) if args.small else (4096, 8192, 16384, micro_batch_tokens(policy, 0)):
         config.batch_tokens = budget
         peak_memory()

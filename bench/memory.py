@@ -64,7 +64,8 @@ def one_cell(way: str, task: str, rows: int) -> None:
 def on_a_card(preset: str, train_tokens: int, sample_tokens: int) -> dict:
     """GiB, estimated: weights (NF4 with double quantisation, 0.516 bytes a weight; embeddings and head in bf16), adapters
     (float32 weights, gradient, two Adam moments, the frozen reference), one micro-batch with gradient checkpointing (a vector
-    a layer, one layer's inner values, forward and backward, and 256 rows of logits), the cache of a sampling batch."""
+    a layer, one layer's inner values, forward and backward, and 256 rows of logits); the cache of a sampling batch, with one
+    layer's inner values while prompts are read (adapters compute in float32)."""
     from seed.config import PRESETS
     hidden, layers, inner, heads, keys, size, vocabulary, tied = SHAPES[preset]
     rank = PRESETS[preset]["lora_rank"]
@@ -74,7 +75,7 @@ def on_a_card(preset: str, train_tokens: int, sample_tokens: int) -> dict:
     adapters = layers * sum(rank * (a + b) for a, b in linear) * (4 + 4 + 8 + 4)
     layer = 2 * (6 * hidden + 4 * heads * size + 4 * inner + 7 * rank)
     training = train_tokens * (layers * hidden * 2 + 2 * layer) + 256 * vocabulary * 4 * 4
-    cache = sample_tokens * layers * 2 * keys * size * 2
+    cache = sample_tokens * layers * 2 * keys * size * 2 + sample_tokens // 4 * (12 * inner + 8 * hidden)
     # Sampling and learning take turns: only the larger of the two counts.
     return {"weights": weights / 2 ** 30, "adapters": adapters / 2 ** 30, "training": training / 2 ** 30, "cache": cache / 2 ** 30,
             "peak": (weights + adapters + max(training, cache)) / 2 ** 30 + 0.8}   # 0.8: CUDA's context and fragments

@@ -4,7 +4,8 @@
     ALFWORLD_DATA=/where/alfworld/is python results/smollm2_cpu.py
 
 Stage 1 with the model as its own annotator, two SEED updates, an evaluation; all of it tiny, under half an hour on two
-cores. Nobody wins a game here: what it shows is that each part works on a real model. Writes results/smollm2_cpu.json.
+cores. Nobody wins a game here: what it shows is that each part works on a real model. Writes results/smollm2_cpu.json. To run it
+again, delete runs/smollm2_cpu.
 """
 import json
 import os
@@ -26,7 +27,7 @@ COMMON = ("--env", "alfworld", "--preset", "smollm2-135m", "--max-turns", "6", "
 
 def call(script: str, *arguments) -> float:
     began = time.time()
-    subprocess.run([sys.executable, str(ROOT / script), *map(str, arguments)], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, str(ROOT / script), *map(str, arguments)], check=True, cwd=ROOT, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
     return round((time.time() - began) / 60, 1)
 
 

@@ -20,9 +20,10 @@ LONGEST_WAIT = datetime.timedelta(hours=12)  # the first rank may do Stage 1 alo
 def start() -> None:
     """Join the group that torchrun has announced in the environment; alone, do nothing."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        if torch.cuda.is_available():
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=LONGEST_WAIT)
+        if (card := int(os.environ["LOCAL_RANK"])) < torch.cuda.device_count():
+            torch.cuda.set_device(card)
+        # Each tensor goes by the backend of where it lies: the tiny model stays on the CPU, whatever the machine has.
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=LONGEST_WAIT)
 
 
 def rank() -> int:

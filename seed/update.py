@@ -47,11 +47,9 @@ def one_update(config, policy, optimizer, env, tasks, update: int) -> tuple[dict
                 for group, task in enumerate(tasks) if group % distributed.world() == distributed.rank()
                 for copy in range(config.group_size)]
     trajectories, crashed = rollout(policy, env, episodes, seed, **play_options(config, config.temperature))
+    crashed = distributed.gather(crashed)
     for message in crashed:
         print(f"game left out: {message}", file=sys.stderr)
-    if not any(distributed.gather([len(trajectories)])):
-        raise UserError(f"update {update + 1}: none of its {len(tasks)} games could be played; the reasons stand above")
-    check_replies(trajectories, update)
     for t in trajectories:
         check_finite((s.reward for s in t.steps), "reward", where(update, t))
         check_finite((x for s in t.steps for x in s.logprobs), "log-prob while sampling", where(update, t))
@@ -63,7 +61,12 @@ def one_update(config, policy, optimizer, env, tasks, update: int) -> tuple[dict
         answers = analyze(policy, trajectories, seed, temperature=config.analyzer_temperature,
                           most_prompt_tokens=config.analyzer_prompt_tokens, most_skill_tokens=config.skill_tokens,
                           batch_tokens=config.sample_tokens)
-        check_skills(trajectories, update)
+    everyones = distributed.gather(trajectories)
+    if not everyones:
+        raise UserError(f"update {update + 1}: none of its {len(tasks)} games could be played; the reasons stand above")
+    check_replies(everyones, update)
+    if method.teacher:
+        check_skills(everyones, update)
     meter.lap("analysis")
 
     # 3. A row is one step. Its action ids are scored again under H(h, s) and under the reference, without gradient.
@@ -74,9 +77,9 @@ def one_update(config, policy, optimizer, env, tasks, update: int) -> tuple[dict
     # 4. A = (R - mu) / (sigma + eps) in each group; the penalty for a malformed reply comes off its own step's score.
     number = {id(trajectory): n for n, trajectory in enumerate(trajectories)}
     advantages_N, scale_N = group_advantages(torch.tensor([t.reward for t in trajectories]),
-                                             torch.tensor([t.group for t in trajectories]))
-    advantages = step_advantages(advantages_N, scale_N, torch.tensor([number[id(row.trajectory)] for row in rows]),
-                                 torch.tensor([not row.step.valid for row in rows]), config.invalid_penalty)
+                                             torch.tensor([t.group for t in trajectories], dtype=torch.long))
+    advantages = step_advantages(advantages_N, scale_N, torch.tensor([number[id(row.trajectory)] for row in rows], dtype=torch.long),
+                                 torch.tensor([not row.step.valid for row in rows], dtype=torch.bool), config.invalid_penalty)
     for row, advantage in zip(rows, advantages.tolist()):
         row.advantage = advantage
 
@@ -86,6 +89,7 @@ def one_update(config, policy, optimizer, env, tasks, update: int) -> tuple[dict
     measured, norms = {}, []
     for k in range(config.minibatches):
         minibatch, sums = rows[k::config.minibatches], dict(meter.sums)
+        tokens = distributed.add_up_by_name({"tokens": sum(len(row.step.action_ids) for row in minibatch)})["tokens"]
         measure = method.loss is not None and update % config.gradients_every == 0 and k == 0
 
         def undo():
@@ -93,7 +97,7 @@ def one_update(config, policy, optimizer, env, tasks, update: int) -> tuple[dict
             meter.sums.clear()
             meter.sums.update(sums)
 
-        distilled = with_less_if_needed(config, lambda: accumulate(config, policy, minibatch, update, meter, measure), undo)
+        distilled = with_less_if_needed(config, lambda: accumulate(config, policy, minibatch, tokens, update, meter, measure), undo)
         distributed.add_up([p.grad for p in policy.trainable()])
         if measure:
             distributed.add_up(distilled)
@@ -105,9 +109,9 @@ def one_update(config, policy, optimizer, env, tasks, update: int) -> tuple[dict
     meter.lap("learning")
 
     meter.sums = distributed.add_up_by_name(meter.sums) | measured | {"grad_norm": sum(norms) / len(norms)}
-    trajectories = sorted(distributed.gather(trajectories), key=lambda t: (t.group, t.copy))
-    metrics = update_metrics(meter, trajectories, distributed.gather(answers), distributed.gather(crashed), method.teacher is not None)
-    return {"update": update + 1, **metrics, "weights": policy.fingerprint()}, trajectories
+    everyones.sort(key=lambda t: (t.group, t.copy))
+    metrics = update_metrics(meter, everyones, distributed.gather(answers), crashed, method.teacher is not None)
+    return {"update": update + 1, **metrics, "weights": policy.fingerprint()}, everyones
 
 
 @dataclass
@@ -147,10 +151,9 @@ def rescore_rows(config, policy, rows: list[Row], update: int) -> None:
         fill("old", rows, plain)
 
 
-def accumulate(config, policy, rows: list[Row], update: int, meter: Meter, measure: bool) -> list[torch.Tensor]:
-    """Gradients of L over `rows`, an optimisation step's, micro-batch by micro-batch; returns those of lambda L_opd alone, if
-    they are to be measured (one more backward pass)."""
-    tokens = distributed.add_up_by_name({"tokens": sum(len(row.step.action_ids) for row in rows)})["tokens"]
+def accumulate(config, policy, rows: list[Row], tokens: float, update: int, meter: Meter, measure: bool) -> list[torch.Tensor]:
+    """Gradients of L over `rows`, micro-batch by micro-batch; `tokens`: the action tokens of the whole optimisation step. Returns
+    the gradients of lambda L_opd alone, if they are to be measured (one more backward pass)."""
     parameters = policy.trainable()
     for p in parameters:
         p.grad = torch.zeros_like(p)

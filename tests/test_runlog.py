@@ -49,7 +49,7 @@ def test_settings_must_agree(run):
 def test_restore_cuts_the_files_back(run):
     policy, optimizer = parts()
     run.write("metrics.jsonl", '{"update": 1}')
-    run.save(1, policy, optimizer, keep=set())
+    run.save(1, policy, optimizer)
     run.write("metrics.jsonl", '{"update": 2}')
     run.write("trajectories.jsonl", "{}")
     mark = policy.fingerprint()
@@ -61,20 +61,21 @@ def test_restore_cuts_the_files_back(run):
 
 def test_a_half_written_checkpoint_is_never_taken(run, monkeypatch):
     policy, optimizer = parts()
-    run.save(1, policy, optimizer, keep=set())
+    run.save(1, policy, optimizer)
 
     def full_disk(*args):
         raise OSError(28, "No space left on device")
     monkeypatch.setattr(runlog.torch, "save", full_disk)
     with pytest.raises(OSError):
-        run.save(2, policy, optimizer, keep=set())
+        run.save(2, policy, optimizer)
     assert run.checkpoints() == [1]
 
 
 def test_old_checkpoints_go_except_the_best(run):
     policy, optimizer = parts()
     for update in (1, 2, 3, 4):
-        run.save(update, policy, optimizer, keep={2})
+        run.write("evaluations.jsonl", json.dumps({"update": update, "success": float(update == 2)}))
+        run.save(update, policy, optimizer)
     assert run.checkpoints() == [2, 4]
 
 
@@ -96,7 +97,12 @@ def test_lines_cut_off_are_dropped(tmp_path):
     append_line(path, "b é\u2028\x85c")
     with open(path, "a") as file:
         file.write("half")
-    assert read_lines(path) == ["a", "b é\u2028\x85c"] and path.read_text() == "a\nb é\u2028\x85c\n"
+    assert read_lines(path) == ["a", "b é\u2028\x85c"] and path.read_text().endswith("half")   # reading changes nothing,
+    append_line(path, "d")
+    assert path.read_text() == "a\nb é\u2028\x85c\nd\n"                                        # writing takes it out
+    path.write_bytes("é".encode()[:1])
+    append_line(path, "e")
+    assert path.read_text() == "e\n"
 
 
 def test_curves_are_drawn(run):
