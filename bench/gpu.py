@@ -12,7 +12,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: i
 import argparse
 import datetime
 import json
-import math
 import random
 import sys
 import time
@@ -21,7 +20,6 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parent))
 
 from memory import SHAPES, on_a_card
 from seed.config import make_config
@@ -32,49 +30,32 @@ from seed.rescore import score
 from seed.sampling import sample
 from seed.trajectory import Step, Task, Trajectory
 from seed.update import Row, accumulate
+from stand_in import BarePolicy, ending_head, generate, random_qwen2
 
-END, MEAN, STEPS = 1, 60, 30
+MEAN, STEPS = 60, 30
 
 
-class RandomPolicy:
+def random_policy(shape, config, device) -> BarePolicy:
     """NF4 + LoRA with random weights, in the shapes of a preset (or toy ones)."""
-    pad_id, end_ids = 0, {END}
-
-    def __init__(self, shape, config, device):
-        from bitsandbytes.nn import Linear4bit, Params4bit
-        from transformers import Qwen2Config, Qwen2ForCausalLM
-        hidden, layers, inner, heads, keys, size, self.vocabulary, _ = shape
-        dtype = getattr(torch, config.dtype)
-        torch.set_default_dtype(dtype)
-        with torch.device(device):
-            model = Qwen2ForCausalLM(Qwen2Config(
-                vocab_size=self.vocabulary, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
-                num_key_value_heads=keys, tie_word_embeddings=False, pad_token_id=0, eos_token_id=END))
-            head = torch.nn.Linear(hidden, self.vocabulary)
-        torch.set_default_dtype(torch.float32)
-        for parent in list(model.model.modules()):
-            for name, linear in list(parent.named_children()):
-                if isinstance(linear, torch.nn.Linear):
-                    packed = Linear4bit(linear.in_features, linear.out_features, linear.bias is not None, compute_dtype=dtype, quant_type="nf4", device="meta")
-                    packed.weight = Params4bit(linear.weight.data, requires_grad=False, quant_type="nf4", compress_statistics=True)
-                    packed.bias = linear.bias
-                    setattr(parent, name, packed.to(device))
-        keep_4bit_weights_as_they_are(model)
-        with torch.no_grad():
-            head.weight.mul_(0.01)
-            head.bias.zero_()
-            head.bias[END] = math.log(self.vocabulary / MEAN)
-        model.lm_head = head
-        model.is_loaded_in_4bit = True  # as a loaded model says of itself: the adapters are then those for 4-bit layers
-        model.activation_checkpointing_enable({"use_reentrant": False})
-        self.model, self.device = add_adapter(model, config.lora_rank), torch.device(device)
-
-    def weights(self, reference=False):
-        import contextlib
-        return contextlib.nullcontext((self.model.get_base_model().model, self.model.get_base_model().lm_head))
-
-    def trainable(self):
-        return [p for p in self.model.parameters() if p.requires_grad]
+    from bitsandbytes.nn import Linear4bit, Params4bit
+    hidden, layers, inner, heads, keys, _, vocabulary, _ = shape
+    dtype = getattr(torch, config.dtype)
+    torch.set_default_dtype(dtype)
+    with torch.device(device):
+        model, head = random_qwen2(vocabulary, hidden, layers, inner, heads, keys, tied=False), ending_head(vocabulary, hidden, MEAN)
+    torch.set_default_dtype(torch.float32)
+    for parent in list(model.model.modules()):
+        for name, linear in list(parent.named_children()):
+            if isinstance(linear, torch.nn.Linear):
+                packed = Linear4bit(linear.in_features, linear.out_features, linear.bias is not None, compute_dtype=dtype, quant_type="nf4", device="meta")
+                packed.weight = Params4bit(linear.weight.data, requires_grad=False, quant_type="nf4", compress_statistics=True)
+                packed.bias = linear.bias
+                setattr(parent, name, packed.to(device))
+    keep_4bit_weights_as_they_are(model)
+    model.lm_head = head
+    model.is_loaded_in_4bit = True  # as a loaded model says of itself: the adapters are then those for 4-bit layers
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    return BarePolicy(add_adapter(model, config.lora_rank))
 
 
 def ids(rng, low: int, high: int, vocabulary: int) -> list[int]:
@@ -104,13 +85,13 @@ def main():
     prompts_of, replies, number = ((20, 60), 24, 8) if args.small else ((300, 1500), 256, 128)
     card = "CPU, toy sizes" if args.small else torch.cuda.get_device_name()
     print(f"{datetime.date.today()}, {card}, torch {torch.__version__}, {args.preset} shapes, {config.dtype}")
-    policy = RandomPolicy(shape, config, device)
+    policy, vocabulary = random_policy(shape, config, device), shape[6]
     held = torch.cuda.memory_allocated() / 2 ** 30 if torch.cuda.is_available() else peak_memory()
     peak_memory()  # from here on, not of the building
     print(f"weights and adapters: {held:.2f} GiB")
     rng, results = random.Random(0), {}
 
-    prompts = [ids(rng, *prompts_of, policy.vocabulary) for _ in range(number)]
+    prompts = [ids(rng, *prompts_of, vocabulary) for _ in range(number)]
     streams = lambda: [random.Random(i) for i in range(number)]
     sampled = []
     seconds = timed(lambda: sampled.extend(sample(policy, prompts, streams(), replies, 1.0, config.sample_tokens)))
@@ -119,24 +100,17 @@ def main():
     print(f"sampling: {results['sampling_tokens_per_second']} tokens/s, peak {results['sampling_gib']} GiB")
 
     def plain():
-        longest = max(map(len, prompts))
-        padded = torch.tensor([[0] * (longest - len(p)) + p for p in prompts], device=device)
-        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device)
         for start in range(0, number, number // 2):  # twice half of the prompts: about as many at once as ours
-            part = slice(start, start + number // 2)
-            with torch.no_grad():
-                out = policy.model.generate(input_ids=padded[part], attention_mask=mask[part], do_sample=True, top_k=0, top_p=1.0,
-                                            temperature=1.0, max_new_tokens=replies)[:, longest:].tolist()
-            counts.append(sum(row.index(END) + 1 if END in row else len(row) for row in out))
+            counts.append(generate(policy, prompts[start:start + number // 2], replies))
     counts = []
     seconds = timed(plain)
     results["sampling_speedup"] = round(results["sampling_tokens_per_second"] / (sum(counts) / seconds), 2)
     print(f"plain generate: {sum(counts) / seconds:.0f} tokens/s, peak {peak_memory()} GiB; ours is {results['sampling_speedup']} times as fast")
 
     task = Task("alfworld", "bench", "bench", "bench")
-    rows = [Row(Trajectory(task, 0, 0), Step(None, prompt, action := ids(rng, 10, 110 if not args.small else 20, policy.vocabulary),
+    rows = [Row(Trajectory(task, 0, 0), Step(None, prompt, action := ids(rng, 10, 110 if not args.small else 20, vocabulary),
                                              [0.0] * len(action), "", "", True, True, True, 0.0, ""), rng.uniform(-1, 1)) for prompt in prompts]
-    taught = [(row.step.prompt_ids + ids(rng, 60, 60, policy.vocabulary), row.step.action_ids) for row in rows]
+    taught = [(row.step.prompt_ids + ids(rng, 60, 60, vocabulary), row.step.action_ids) for row in rows]
     amount = sum(sum(map(len, row.ids)) for row in rows)
     config.method = "grpo"
 

@@ -28,29 +28,19 @@ SHAPES = {"smollm2-135m": (576, 30, 1536, 9, 3, 64, 49_152, True), "qwen2.5-1.5b
 def one_cell(way: str, task: str, rows: int) -> None:
     """Do it once, print this process's peak memory above that of the model alone, in MiB."""
     import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
     from seed.rescore import action_logprobs
-    torch.manual_seed(0)
-    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=4 * HIDDEN, num_hidden_layers=LAYERS,
-                                         num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True))
+    from stand_in import BarePolicy, random_qwen2
+    policy = BarePolicy(random_qwen2(VOCABULARY, HIDDEN, LAYERS, 4 * HIDDEN, 4, 2, tied=True))
+    model = policy.model
     rng = random.Random(0)
     batch = [tuple([rng.randrange(VOCABULARY) for _ in range(n)] for n in (PROMPT, ACTION)) for _ in range(rows)]
-
-    class Policy:
-        pad_id, device = 0, torch.device("cpu")
-
-        @staticmethod
-        def weights(reference):
-            import contextlib
-            return contextlib.nullcontext((model.model, model.lm_head))
-    Policy.model = model
 
     def full():
         ids = torch.tensor([prompt + action for prompt, action in batch])
         logp = model(input_ids=ids, use_cache=False).logits[:, PROMPT - 1:-1].float().log_softmax(-1)
         return logp.gather(2, ids[:, PROMPT:, None])[..., 0]
 
-    score = full if way == "full" else lambda: action_logprobs(Policy, batch)[0]
+    score = full if way == "full" else lambda: action_logprobs(policy, batch)[0]
     for p in model.parameters():  # the gradients belong to the model's share
         p.grad = torch.zeros_like(p)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

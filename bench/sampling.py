@@ -11,7 +11,6 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: idle threads sleep instead of spinning
 import argparse
 import json
-import math
 import random
 import sys
 import time
@@ -22,27 +21,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from seed.sampling import sample
+from stand_in import BarePolicy, ending_head, generate, random_qwen2
 
-VOCABULARY, END, LONGEST, MEAN = 8192, 1, 160, 40
-
-
-class RandomPolicy:
-    """A Qwen2 with random weights; no tokenizer is needed."""
-    pad_id, end_ids = 0, {END}
-
-    def __init__(self, hidden: int, layers: int, device: str, dtype=torch.float32):
-        from transformers import Qwen2Config, Qwen2ForCausalLM
-        torch.manual_seed(0)
-        config = Qwen2Config(vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=layers,
-                             num_attention_heads=hidden // 64, num_key_value_heads=max(1, hidden // 256), pad_token_id=0, eos_token_id=END)
-        self.device, self.model = torch.device(device), Qwen2ForCausalLM(config)
-        head = torch.nn.Linear(hidden, VOCABULARY)
-        with torch.no_grad():
-            head.weight.mul_(0.01)
-            head.bias.zero_()
-            head.bias[END] = math.log(VOCABULARY / MEAN)
-        self.model.lm_head = head
-        self.model.to(device, dtype).eval()
+VOCABULARY, LONGEST, MEAN = 8192, 160, 40
 
 
 def make_prompts(number: int) -> list[list[int]]:
@@ -52,16 +33,9 @@ def make_prompts(number: int) -> list[list[int]]:
     return [start + ids(rng.randint(25, 575)) for _ in range(number)]
 
 
-@torch.no_grad()
 def plain(policy, prompts, seed: int) -> int:
-    """`generate` on all prompts at once; returns the number of tokens in the replies."""
     torch.manual_seed(seed)
-    longest = max(map(len, prompts))
-    ids = torch.tensor([[policy.pad_id] * (longest - len(p)) + p for p in prompts], device=policy.device)
-    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
-    out = policy.model.generate(input_ids=ids, attention_mask=mask, do_sample=True, top_k=0, top_p=1.0, temperature=1.0,
-                                max_new_tokens=LONGEST)[:, longest:].tolist()
-    return sum(row.index(END) + 1 if END in row else len(row) for row in out)
+    return generate(policy, prompts, LONGEST)
 
 
 def ours(policy, prompts, seed: int) -> int:
@@ -75,8 +49,6 @@ def compare(policy, number: int, rounds: int) -> dict:
         for name, run in (("generate", plain), ("ours", ours)):
             began = time.perf_counter()
             tokens = run(policy, prompts, turn)
-            if policy.device.type == "cuda":
-                torch.cuda.synchronize()
             best[name] = max(best.get(name, 0), tokens / (time.perf_counter() - began))
     for name, speed in best.items():
         print(f"{name:10s}{speed:10.0f} tokens/s")
@@ -90,4 +62,6 @@ if __name__ == "__main__":
     parser.add_argument("--prompts", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    print(json.dumps(compare(RandomPolicy(args.hidden, args.layers, "cpu"), args.prompts, args.rounds)))
+    model = random_qwen2(VOCABULARY, args.hidden, args.layers, 4 * args.hidden, args.hidden // 64, max(1, args.hidden // 256), tied=True)
+    model.lm_head = ending_head(VOCABULARY, args.hidden, MEAN)
+    print(json.dumps(compare(BarePolicy(model.eval()), args.prompts, args.rounds)))

@@ -64,45 +64,30 @@ def seed_over_grpo(rounds: int) -> float:
 
 def make_work():
     """The model, and rows (prompt, action, advantage) of mixed length."""
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-    torch.manual_seed(0)
-    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=VOCABULARY, hidden_size=256, intermediate_size=1024, num_hidden_layers=4,
-                                         num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True))
+    from stand_in import random_qwen2
+    model = random_qwen2(VOCABULARY, 256, 4, 1024, 4, 2, tied=True)
     rng = random.Random(0)
     ids = lambda n: [rng.randrange(2, VOCABULARY) for _ in range(n)]
     return model, [(ids(rng.randint(200, 600)), ids(rng.randint(10, 80)), rng.uniform(-1, 1)) for _ in range(ROWS)]
 
 
-def our_update(model, rows):
+def our_losses(model, rows):
+    """The losses of one update's micro-batches, as shares of the whole."""
     import torch
     from seed.grpo import clipped_surrogate, token_mean
     from seed.rescore import action_logprobs, micro_batches
+    from stand_in import BarePolicy
+    policy, tokens = BarePolicy(model), sum(len(action) for _, action, _ in rows)
 
-    class Policy:
-        pad_id, device = 0, torch.device("cpu")
-
-        @staticmethod
-        def weights(reference):
-            import contextlib
-            return contextlib.nullcontext((model.model, model.lm_head))
-    Policy.model = model
-    optimizer, tokens = torch.optim.AdamW(model.parameters(), lr=1e-6), sum(len(action) for _, action, _ in rows)
-
-    def update():
-        total = 0.0
+    def losses():
         for part in micro_batches([len(p) + len(a) for p, a, _ in rows], MICRO * 640):
-            logp, _, mask = action_logprobs(Policy, [rows[i][:2] for i in part])
-            loss = token_mean(clipped_surrogate(logp, logp.detach(), torch.tensor([rows[i][2] for i in part]), mask)[0], mask, tokens)
-            loss.backward()
-            total += loss.item()
-        optimizer.step()
-        optimizer.zero_grad()
-        return total
-    return update
+            logp, _, mask = action_logprobs(policy, [rows[i][:2] for i in part])
+            advantages = torch.tensor([rows[i][2] for i in part])
+            yield token_mean(clipped_surrogate(logp, logp.detach(), advantages, mask)[0], mask, tokens)
+    return losses
 
 
-def trl_update(model, rows):
+def trl_losses(model, rows):
     import torch
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
@@ -114,7 +99,6 @@ def trl_update(model, rows):
     trainer = GRPOTrainer(model=model, reward_funcs=lambda completions, **_: [0.0] * len(completions), args=arguments,
                           train_dataset=Dataset.from_list([{"prompt": "x"}] * ROWS), processing_class=load_tokenizer(TINY_MODEL))
     trainer.current_gradient_accumulation_steps = ROWS // MICRO
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
     longest, most = max(len(p) for p, _, _ in rows), max(len(a) for _, a, _ in rows)
     tensor = torch.tensor
     batch = {"prompt_ids": tensor([[0] * (longest - len(p)) + p for p, _, _ in rows]),
@@ -125,23 +109,28 @@ def trl_update(model, rows):
     tokens = batch["completion_mask"].sum()
     model.train()
 
-    def update():
-        total = 0.0
+    def losses():
         for start in range(0, ROWS, MICRO):
             part = {name: values[start:start + MICRO] for name, values in batch.items()} | {"num_items_in_batch": tokens}
-            loss = trainer.compute_loss(model, part)
+            yield trainer.compute_loss(model, part)
+    return losses
+
+
+def one_process(way: str) -> None:
+    """Two updates of one kind; prints the second's seconds, the peak above the model alone, and the loss."""
+    import torch
+    model, rows = make_work()
+    losses = {"ours": our_losses, "trl": trl_losses}[way](model, rows)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+
+    def update() -> float:
+        total = 0.0
+        for loss in losses():
             loss.backward()
             total += loss.item()
         optimizer.step()
         optimizer.zero_grad()
         return total
-    return update
-
-
-def one_process(way: str) -> None:
-    """Two updates of one kind; prints the second's seconds, the peak above the model alone, and the loss."""
-    model, rows = make_work()
-    update = {"ours": our_update, "trl": trl_update}[way](model, rows)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     loss = update()
     began = time.perf_counter()
