@@ -91,8 +91,9 @@ TINY_MODEL = str(Path(__file__).parent / "tiny_model")
 # rank starts at B = 0 and has few numbers to move, and wants 10 to 50 times the rate of full fine-tuning.
 LORA = dict(dtype="auto", quantize=True, lora_rank=32, gradient_checkpointing=True, learning_rate=2e-5, sft_learning_rate=1e-4)
 PRESETS = {
-    # A model of a million parameters and small households: minutes on two CPU cores. See seed/tiny.py. lambda: at the paper's
-    # 0.01 the distillation's gradient has about 1/60 of the length of GRPO's here, at 0.1 about 1/6 (`gradient_ratio`).
+    # A model of a million parameters and small households: minutes on two CPU cores. See seed/tiny.py. lambda: at 0.1 the
+    # distillation's gradient has about a quarter of the length of GRPO's (`gradient_ratio` in results/alfworld_tiny.json), so at
+    # the paper's 0.01 it would have a fortieth.
     "tiny": dict(model=TINY_MODEL, dtype="float32", updates=20, max_turns=15, max_reply_tokens=24,
                  analyzer_prompt_tokens=1024, skill_tokens=80, opd_coef=0.1, learning_rate=3e-4, batch_tokens=8192, sft_tasks=32,
                  sft_rollouts=4, sft_learning_rate=3e-4, annotator="expert", eval_every=10, eval_episodes=200),
@@ -152,6 +153,8 @@ def make_config(given: dict) -> Config:
                  "eval_episodes", "save_every", "gradients_every", "sample_tokens"):
         if getattr(config, name) < 1:
             raise UserError(f"--{name.replace('_', '-')} is {getattr(config, name)}: expected at least 1")
+    if config.batch_tokens < 0:
+        raise UserError(f"--batch-tokens is {config.batch_tokens}: expected a number of tokens, or 0 for as many as fit")
     for name in ("temperature", "eval_temperature", "learning_rate"):
         if not getattr(config, name) > 0:
             raise UserError(f"--{name.replace('_', '-')} is {getattr(config, name)}: expected more than 0")

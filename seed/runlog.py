@@ -56,7 +56,8 @@ def read_lines(path: Path) -> list[str]:
     """The whole lines of a file that is appended to, without a last one that was cut off."""
     if not Path(path).exists():
         return []
-    return Path(path).read_bytes().decode("utf-8", errors="replace").split("\n")[:-1]  # not splitlines: a text may hold other line separators
+    data = Path(path).read_bytes()
+    return data[:data.rfind(b"\n") + 1].decode().split("\n")[:-1]  # not splitlines: a text may hold other line separators
 
 
 def on_first_rank(write):
@@ -80,6 +81,7 @@ class RunLog:
         run.record(config, {"command": " ".join(sys.argv), "versions": versions(), "commit": commit(), **facts})
         return run
 
+    @on_first_rank
     def record(self, config: Config, facts: dict) -> None:
         settings = {name: value for name, value in as_dict(config).items() if name not in ("out", "resume")}
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
@@ -100,8 +102,6 @@ class RunLog:
         for name in given & SIZES:
             setattr(stored, name, getattr(config, name))
         stored.out = config.out
-        if rank():
-            return run, stored
         run.record(stored, {name: value for name, value in run.facts().items() if name not in ("config", "config_hash")})
         return run, stored
 
@@ -142,7 +142,7 @@ class RunLog:
         lengths = {file: (self.folder / file).stat().st_size if (self.folder / file).exists() else 0 for file in FILES}
         (aside / "state.json").write_text(json.dumps({"update": update, "lengths": lengths}))
         os.replace(aside, self.path(update))
-        best = self.best()[0] if self.read("evaluations.jsonl") else None
+        best, _ = self.best()
         for old in self.checkpoints():
             if old not in (update, best):
                 shutil.rmtree(self.path(old))
@@ -164,12 +164,12 @@ class RunLog:
         return state["update"]
 
     def best(self) -> tuple[int, int]:
-        """(update, evaluations looked at): the highest success in this run's evaluations, the first of equals.
+        """(update, evaluations looked at): the highest success in this run's evaluations, the first of equals; (0, 0) for none.
 
         Chosen by looking at many noisy numbers, so its own success is biased upwards.
         """
         evaluations = self.read("evaluations.jsonl")
-        return max(evaluations, key=lambda e: (e["success"], -e["update"]))["update"], len(evaluations)
+        return max(evaluations, key=lambda e: (e["success"], -e["update"]), default={"update": 0})["update"], len(evaluations)
 
     # --- curves
 

@@ -81,6 +81,7 @@ def sample(policy, prompts: list[list[int]], streams: list[random.Random], max_n
     policy.model.eval()
     replies: list[Reply | None] = [None] * len(prompts)
     waiting = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), prompts[i]))  # the longest goes first
+    ends = torch.tensor(sorted(policy.end_ids), device=policy.device)
     rows = None
     while waiting or rows:
         if waiting:
@@ -93,7 +94,7 @@ def sample(policy, prompts: list[list[int]], streams: list[random.Random], max_n
                     chosen, waiting = waiting[-number:], waiting[:-number]
                     new = read(policy, [prompts[i] for i in chosen], chosen, [streams[i] for i in chosen], max_new_tokens)
                     rows, taken = rows.join(new) if rows else new, taken + len(chosen)
-        ended_B = choose(policy, rows, temperature)
+        ended_B = choose(rows, ends, temperature)
         done_B = ended_B | (rows.count_B == max_new_tokens)
         if done_B.any():
             for b in done_B.nonzero()[:, 0].tolist():
@@ -133,7 +134,7 @@ def read(policy, prompts, numbers, streams, max_new_tokens) -> Rows:
                 uniform_BL, tokens_BL, torch.zeros_like(uniform_BL), out.cache)
 
 
-def choose(policy, rows: Rows, temperature: float) -> torch.Tensor:
+def choose(rows: Rows, ends: torch.Tensor, temperature: float) -> torch.Tensor:
     """Every row's next token; returns which rows it ends."""
     logits_BV = rows.logits_BV.double()
     # Inverse CDF: the token whose interval of cumulated probability holds the uniform number u.
@@ -144,7 +145,7 @@ def choose(policy, rows: Rows, temperature: float) -> torch.Tensor:
     rows.tokens_BL.scatter_(1, next_B1, token_B1)
     rows.logp_BL.scatter_(1, next_B1, logits_BV.log_softmax(-1).gather(1, token_B1))
     rows.count_B += 1
-    return torch.isin(token_B1[:, 0], torch.tensor(sorted(policy.end_ids), device=policy.device))
+    return torch.isin(token_B1[:, 0], ends)
 
 
 def advance(policy, rows: Rows) -> None:

@@ -46,6 +46,7 @@ def test_stage_1_has_its_own_short_names():
     (["--env", "webshop"], "invalid choice: 'webshop'"),
     (["--method", "dpo"], "invalid choice: 'dpo'"),
     (["--preset", "huge"], "unknown preset huge: choose one of tiny"),
+    (["--batch-tokens", "-5"], "--batch-tokens is -5: expected a number of tokens, or 0"),
     (["--group-size", "1"], "expected at least 2"),
     (["--temperature", "0"], "expected more than 0"),
     (["--learning-rate", "nan"], "expected more than 0"),
