@@ -4,8 +4,8 @@
     python eval.py --run runs/A --compare runs/B --split valid_unseen --repeats 3 --json comparison.json
     python eval.py --model base --env alfworld --preset tiny
 
-In the paper: the success rates of Table 1 and Figure 5 (unseen). The plain policy acts: no skill, no analyzer. The list of
-games is sorted and named by a hash; each game is played --repeats times; intervals are Wilson's at 95 %. The last
+In the paper: the success rates of Table 1 and Figure 5 (unseen). The plain policy acts: no skill, no analyzer; --with-skills
+puts the static library's skill for the task into every context (Table 1's rows with a star). The list of games is sorted and named by a hash; each game is played --repeats times; intervals are Wilson's at 95 %. The last
 checkpoint is evaluated unless --checkpoint says otherwise; `best` was chosen by looking at many evaluations, so its score
 is biased upwards, and the result says so. --compare plays both runs on the same games and reports the paired difference
 (positive: the second run is better) with a bootstrap interval and McNemar's exact p.
@@ -20,6 +20,7 @@ from seed.config import ENVIRONMENTS, Config, Parser, check_python, load_config,
 from seed.envs import open_env
 from seed.errors import UserError, exit_cleanly
 from seed.evaluation import compare, evaluate
+from seed.library import Library
 from seed.policy import load_policy
 from seed.runlog import RunLog, commit, versions
 
@@ -36,7 +37,8 @@ def main():
         if args.temperature is not None:
             config.eval_temperature = args.temperature
         tasks = env.tasks(args.split)[:args.episodes]
-        result = evaluate(policy, env, tasks, config, repeats=args.repeats, seed=args.seed, title=f"{run or args.model}")
+        result = evaluate(policy, env, tasks, config, repeats=args.repeats, seed=args.seed, title=f"{run or args.model}",
+                          library=Library(config.env) if args.with_skills else None)
         trained = {"method": config.method, "train_seed": config.seed} if run else {"method": "vanilla"}
         results.append({"run": run or args.model, "split": args.split, **chosen, **trained, "env": config.env, "preset": config.preset,
                         "max_turns": config.max_turns, "commit": commit(), "versions": versions(), **result})
@@ -69,6 +71,7 @@ def arguments():
     parser.add_argument("--split", default="valid_seen", choices=["train", "valid_seen", "valid_unseen"])
     parser.add_argument("--episodes", type=int, help="only the first so many games of the list [all]")
     parser.add_argument("--repeats", type=int, default=1, help="how often each game is played [1]")
+    parser.add_argument("--with-skills", action="store_true", help="act with the static library's skills (seed/skills)")
     parser.add_argument("--temperature", type=float, help="sampling temperature [the run's: 0.4 as in the paper]")
     parser.add_argument("--seed", type=int, default=0, help="seed of the evaluation's sampling [0, as during training]")
     parser.add_argument("--checkpoint", help="with --run: last, best, start, or the number of an update [last]")
@@ -95,7 +98,7 @@ def what_to_play(args, run) -> tuple[Config, Path | None, dict]:
         return make_config({"env": args.env or "alfworld", "preset": args.preset or "auto", "data": args.data or "auto"}), None, {"checkpoint": "base"}
     log, config = RunLog(run), load_config(Path(run) / "config.json")
     config.data = args.data or config.data
-    there = log.checkpoints()
+    there = log.checkpoints() or [0] * (config.updates == 0)  # vanilla and skill-prompt have their start alone
     if not there:
         raise UserError(f"{run} has no checkpoint yet")
     if args.checkpoint == "best":
@@ -114,7 +117,8 @@ def what_to_play(args, run) -> tuple[Config, Path | None, dict]:
 
 def show(result) -> None:
     print(f"\n{result['run']}, checkpoint {result['checkpoint']}, {result['split']}: {result['tasks']} games "
-          f"(list {result['manifest']}), each {result['repeats']} times, temperature {result['temperature']}")
+          f"(list {result['manifest']}), each {result['repeats']} times, temperature {result['temperature']}"
+          + ", with the library's skills" * result["with_skills"])
     for kind, rate in [("all", result), *result["by_type"].items()]:
         print(f"  {kind:32s} {rate['wins']:4d} of {rate['games']:4d} = {rate['success']:6.1%}  [{rate['low']:.1%}, {rate['high']:.1%}]")
     print(f"  mean turns {result['mean_turns']:.1f}, malformed replies {result['malformed']:.1%}, inadmissible actions "

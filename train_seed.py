@@ -27,7 +27,9 @@ from seed.config import Config, parse
 from seed.envs import open_env
 from seed.errors import UserError, exit_cleanly
 from seed.evaluation import evaluate
+from seed.library import library_for
 from seed.memory import micro_batch_tokens
+from seed.methods import METHODS
 from seed.metrics import check_sampling, one_line, warnings
 from seed.policy import load_policy
 from seed.runlog import RunLog
@@ -46,7 +48,7 @@ def main():
     if config.tasks_per_update < distributed.world():
         raise UserError(f"--tasks-per-update {config.tasks_per_update} for {distributed.world()} processes: expected at least one task each")
     env = distributed.first_alone(lambda: open_env(config))
-    tasks = env.tasks("train")
+    tasks, library = training_tasks(config, env), library_for(config)
     start = run.folder / "start" if run else distributed.first_alone(lambda: first_policy(config, env))
     policy = load_policy(config, start)
     policy.freeze_reference()
@@ -54,18 +56,20 @@ def main():
     if run:
         if run.facts()["games"] != manifest_hash(tasks):
             raise UserError(f"{run.folder} was trained on other games: set ALFWORLD_DATA or --data as it was")
-        first = run.restore(policy, optimizer)
+        first = run.restore(policy, optimizer, library)
     else:
         first = 0
         run = RunLog.create(config, {"games": manifest_hash(tasks), "data": str(env.root), "started_from": str(start)})
         run.save_start(policy)
     config.batch_tokens = micro_batch_tokens(policy, config.batch_tokens)
     if first == 0:
-        run_evaluation(run, config, policy, env, update=0)
+        run_evaluation(run, config, policy, env, 0, library)
 
+    if not config.updates:
+        print(f"{config.method} trains nothing: its evaluation is in {run.folder / 'evaluations.jsonl'}", file=sys.stderr)
     began, fingerprint = time.time(), policy.fingerprint()
     for update in range(first, config.updates):
-        metrics, trajectories = one_update(config, policy, optimizer, env, next_tasks(config, tasks, update), update)
+        metrics, trajectories = one_update(config, policy, optimizer, env, next_tasks(config, tasks, update), update, library)
         check_sampling(metrics, config.dtype)
         if metrics["grad_norm"] > 0 and metrics["weights"] == fingerprint:
             raise UserError(f"update {update + 1} changed no weight: is --learning-rate {config.learning_rate} too small?")
@@ -75,10 +79,10 @@ def main():
         run.write("metrics.jsonl", json.dumps(metrics))
         last = update + 1 == config.updates
         if evaluated := last or (update + 1) % config.eval_every == 0:
-            run_evaluation(run, config, policy, env, update + 1)
+            run_evaluation(run, config, policy, env, update + 1, library)
             run.draw()
         if evaluated or (update + 1) % config.save_every == 0:
-            run.save(update + 1, policy, optimizer)
+            run.save(update + 1, policy, optimizer, library)
         left = (time.time() - began) / (update + 1 - first) * (config.updates - update - 1)
         print(f"update {update + 1}/{config.updates}: {one_line(metrics)}, about {left / 60:.0f} min left", file=sys.stderr)
         for warning in warnings(metrics):
@@ -95,6 +99,13 @@ def first_policy(config, env) -> Path | None:
     return stage1(Config(**{**vars(config), "seed": 0}), env)
 
 
+def training_tasks(config, env) -> list:
+    """The tasks of training, or the share of them that --train-fraction asks for: 0.2 is a part of 0.4, for all seeds the same."""
+    tasks = env.tasks("train")
+    shuffled = random.Random("train fraction").sample(tasks, len(tasks))
+    return sorted(shuffled[:max(1, round(config.train_fraction * len(tasks)))], key=lambda task: task.id)
+
+
 def next_tasks(config, tasks, update: int) -> list:
     """The tasks of an update: a walk through one shuffled list after another, a function of (seed, update) alone."""
     chosen = []
@@ -104,17 +115,18 @@ def next_tasks(config, tasks, update: int) -> list:
     return chosen
 
 
-def run_evaluation(run, config, policy, env, update: int) -> None:
-    """Play the fixed list, always the same games, with the plain policy."""
+def run_evaluation(run, config, policy, env, update: int, library) -> None:
+    """Play the fixed list, always the same games, with the plain policy; a method that acts with skills plays it with them, too."""
     split = config.eval_split
     if split not in env.splits():  # published data can be had without it
         split = "valid_unseen"
         print(f"no split {config.eval_split} in the data: evaluating on {split}", file=sys.stderr)
-    result = evaluate(policy, env, env.tasks(split)[:config.eval_episodes], config)
-    run.write("evaluations.jsonl", json.dumps({"update": update, "split": split, **result}))
-    print(f"update {update}: {result['wins']} of {result['games']} {split} games won = {result['success']:.1%} "
-          f"[{result['low']:.1%}, {result['high']:.1%}], {result['mean_turns']:.1f} turns, {result['malformed']:.1%} malformed",
-          file=sys.stderr)
+    for skills in [None, library] if METHODS[config.method].acts_with else [None]:
+        result = evaluate(policy, env, env.tasks(split)[:config.eval_episodes], config, library=skills)
+        run.write("evaluations.jsonl", json.dumps({"update": update, "split": split, **result}))
+        print(f"update {update}: {result['wins']} of {result['games']} {split} games won{' with skills' if skills else ''} = "
+              f"{result['success']:.1%} [{result['low']:.1%}, {result['high']:.1%}], {result['mean_turns']:.1f} turns, "
+              f"{result['malformed']:.1%} malformed", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ class Config:
     resume: bool = knob(False, "go on from the last checkpoint of the run folder")
     # --- games
     data: str = knob("auto", "games: auto (the downloaded data where there is any, else made), made, or a data folder")
+    train_fraction: float = knob(1.0, "share of the training tasks that RL trains on (Stage 1 has its own share)", "0.2 to 1.0 (Figure 4)")
     train_games: int = knob(160, "made games: how many to train on", "3,553 published ones")
     seen_games: int = knob(200, "made games: held out, layouts of training", "140 published ones")
     unseen_games: int = knob(200, "made games: held out, layouts never trained on", "134 published ones")
@@ -158,6 +159,10 @@ def make_config(given: dict) -> Config:
     for name in ("temperature", "eval_temperature", "learning_rate"):
         if not getattr(config, name) > 0:
             raise UserError(f"--{name.replace('_', '-')} is {getattr(config, name)}: expected more than 0")
+    if not 0 < config.train_fraction <= 1:
+        raise UserError(f"--train-fraction is {config.train_fraction}: expected a share of the training tasks, more than 0, at most 1")
+    if not METHODS[config.method].trains:  # its run is an evaluation
+        config.updates, config.init = 0, "base" if config.init == "auto" else config.init
     if config.group_size < 2:
         raise UserError("--group-size 1 gives no group-relative advantage: expected at least 2")
     if not config.lora_rank and config.dtype != "float32":

@@ -14,17 +14,19 @@ from seed.rollout import rollout
 from seed.trajectory import Task, Trajectory, manifest_hash
 
 
-def evaluate(policy, env, tasks: list[Task], config, repeats: int = 1, seed: int = 0, title: str = "evaluating") -> dict:
-    """Play each task `repeats` times with the plain policy and summarise. Same seed: same outcomes, at any batch size."""
+def evaluate(policy, env, tasks: list[Task], config, repeats: int = 1, seed: int = 0, library=None,
+             title: str = "evaluating") -> dict:
+    """Play each task `repeats` times with the plain policy (or with a library's skills) and summarise. Same seed: same outcomes,
+    at any batch size."""
     episodes = [(task, i, copy) for i, task in enumerate(tasks) for copy in range(repeats)]
     mine = episodes[distributed.rank()::distributed.world()]
-    played, crashed = map(distributed.gather, rollout(policy, env, mine, f"evaluation {seed}", title=title,
+    played, crashed = map(distributed.gather, rollout(policy, env, mine, f"evaluation {seed}", title=title, library=library,
                                                       **play_options(config, temperature=config.eval_temperature)))
     played.sort(key=lambda t: (t.group, t.copy))
     for t in played:
         check_finite((x for step in t.steps for x in step.logprobs), "log-prob while sampling", f"evaluation, {t.task.id}")
     return {**summarise(played), "crashed": crashed, "repeats": repeats, "temperature": config.eval_temperature,
-            "seed": seed, "tasks": len(tasks), "manifest": manifest_hash(tasks)}
+            "with_skills": library is not None, "seed": seed, "tasks": len(tasks), "manifest": manifest_hash(tasks)}
 
 
 def play_options(config, temperature: float) -> dict:

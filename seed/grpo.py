@@ -40,16 +40,17 @@ def step_advantages(advantages_N, scale_N, trajectory_B, invalid_B, penalty: flo
     return advantages_N[trajectory_B] - penalty * invalid_B * scale_N[trajectory_B]
 
 
-def clipped_surrogate(logp_BL, old_BL, advantages_B, mask_BL, clip: float = 0.2):
+def clipped_surrogate(logp_BL, old_BL, advantages, mask_BL, clip: float = 0.2):
     """(loss_BL, ratio_BL): - min(r A, clip(r, 1 - clip, 1 + clip) A), r = exp(ell - ell_old).
 
+    advantages: [B], the same for all tokens of a row, or [B, L].
     On policy (ell = ell_old) its value is just - A, which averages to 0 over equally long trajectories, while its gradient is
     - A * grad ell.
     """
     logp_BL, old_BL = logp_BL.where(mask_BL, 0.0), old_BL.where(mask_BL, 0.0)
     ratio_BL = (logp_BL - old_BL).exp()
-    advantages_B1 = advantages_B[:, None]
-    loss_BL = -torch.minimum(ratio_BL * advantages_B1, ratio_BL.clamp(1 - clip, 1 + clip) * advantages_B1)
+    advantages_BL = advantages if advantages.dim() == 2 else advantages[:, None]
+    loss_BL = -torch.minimum(ratio_BL * advantages_BL, ratio_BL.clamp(1 - clip, 1 + clip) * advantages_BL)
     return loss_BL.where(mask_BL, 0.0), ratio_BL
 
 

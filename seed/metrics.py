@@ -29,11 +29,13 @@ class Meter:
         self.seconds[stage], self.last = round(now - self.last, 2), now
         self.memory[stage] = peak_memory()
 
-    def add_distillation(self, delta_N: torch.Tensor, gate_N: torch.Tensor) -> None:
-        """Delta and gate of the tokens that had a teacher."""
-        for name, values in (("taught", torch.ones_like(delta_N)), ("delta", delta_N), ("delta_abs", delta_N.abs()),
-                             ("delta_squared", delta_N ** 2), ("gate", gate_N), ("gate_open", gate_N > 0.5)):
+    def add_distillation(self, delta: torch.Tensor, gate: torch.Tensor | None = None) -> None:
+        """Delta and gate (where the method has one) of the tokens that had a teacher, [N] each."""
+        for name, values in (("taught", torch.ones_like(delta)), ("delta", delta), ("delta_abs", delta.abs()), ("delta_squared", delta ** 2)):
             self.add(name, values.sum())
+        if gate is not None:
+            self.add("gate", gate.sum())
+            self.add("gate_open", (gate > 0.5).sum())
 
 
 def update_metrics(meter: Meter, trajectories, answers, crashed, has_teacher: bool) -> dict:
@@ -51,15 +53,17 @@ def update_metrics(meter: Meter, trajectories, answers, crashed, has_teacher: bo
         **{name: sums[name] / tokens for name in ("rl_loss", "entropy", "clipped", "sampling_gap")},
         "kl": sums["kl"] / tokens if "kl" in sums else None, "grad_norm": sums["grad_norm"]}
     if has_teacher:
+        analysed = any(t.skill is not None or t.skill_error for t in trajectories)
         taught = sums["taught"] or math.nan  # no token had a teacher: the means below are nan, hence null
         mean = sums["delta"] / taught
         metrics |= {
-            "opd_loss": sums["opd_loss"] / tokens, "taught_tokens": sums["taught"] / tokens,
-            "skill_valid": sum(t.skill is not None for t in trajectories) / len(trajectories),
+            "opd_loss": sums["opd_loss"] / tokens if "opd_loss" in sums else None, "taught_tokens": sums["taught"] / tokens,
+            "skill_hit": sum(t.taught is not None for t in trajectories) / len(trajectories),
+            "skill_valid": sum(t.skill is not None for t in trajectories) / len(trajectories) if analysed else None,
             "skill_errors": Counter(t.skill_error for t in trajectories if t.skill_error),
             "skill_tokens": sum(map(len, answers)) / max(1, len(answers)), "delta_mean": mean,
             "delta_abs": sums["delta_abs"] / taught, "delta_std": abs(sums["delta_squared"] / taught - mean ** 2) ** 0.5,
-            "gate_mean": sums["gate"] / taught, "gate_open": sums["gate_open"] / taught,
+            **{name: sums[key] / taught if key in sums else None for name, key in (("gate_mean", "gate"), ("gate_open", "gate_open"))},
             **{name: sums[name] for name in ("gradient_ratio", "gradient_cosine") if name in sums}}
     # What was not measured is null, not 0.
     metrics = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in metrics.items()}
@@ -70,9 +74,9 @@ def update_metrics(meter: Meter, trajectories, answers, crashed, has_teacher: bo
 def one_line(metrics: dict) -> str:
     """An update in one line."""
     text = f"success {metrics['success']:.0%}, {metrics['turns']:.1f} turns, entropy {metrics['entropy']:.2f}"
-    if "gate_mean" in metrics:
-        text += (f", skills {metrics['skill_valid']:.0%} usable, gate {metrics['gate_mean']:.2f}, "
-                 f"OPD loss {metrics['opd_loss']:.3f}")
+    for name, form in (("skill_valid", ", skills {:.0%} usable"), ("gate_mean", ", gate {:.2f}"), ("opd_loss", ", OPD loss {:.3f}")):
+        if metrics.get(name) is not None:
+            text += form.format(metrics[name])
     return text + f", {sum(metrics['seconds'].values()):.0f} s"
 
 
@@ -104,7 +108,10 @@ def check_replies(trajectories, update: int) -> None:
 
 def check_skills(trajectories, update: int) -> None:
     """In the first update: without one usable skill there is no teacher, and the method would be another one, silently."""
-    if update == 0 and all(t.skill is None for t in trajectories):
+    if update == 0 and all(t.taught is None for t in trajectories):
+        if not any(t.skill_error for t in trajectories):
+            raise UserError(f"the skill library has nothing for the tasks of the first update ({trajectories[0].task.type}, ...): add a section "
+                            f"of that name to its file in seed/skills")
         reasons = Counter(t.skill_error for t in trajectories).most_common(2)
         raise UserError(f"none of the {len(trajectories)} analyses of the first update is a usable skill ({reasons}): start from Stage 1 "
                         f"(--init auto), or raise --skill-tokens where they are cut off, or take --method grpo")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from tqdm import tqdm
 
+from seed.augment import H
 from seed.envs.base import Environment, GameError, Turn
 from seed.prompts import parse_reply
 from seed.sampling import sample
@@ -26,8 +27,11 @@ class Running:
 
 def rollout(policy, env: Environment, episodes: list[tuple[Task, int, int]], seed: str, *, max_turns: int,
             history_length: int, temperature: float, max_prompt_tokens: int, max_reply_tokens: int, batch_tokens: int,
-            title: str = "playing") -> tuple[list[Trajectory], list[str]]:
-    """Play `episodes`, each a (task, group, copy). Returns their trajectories in order, and what crashed (left out)."""
+            library=None, title: str = "playing") -> tuple[list[Trajectory], list[str]]:
+    """Play `episodes`, each a (task, group, copy). Returns their trajectories in order, and what crashed (left out).
+
+    `library`: a `seed.library.Library` whose skill for the task stands in every context; None: the plain policy plays.
+    """
     waiting = [Trajectory(task, group, copy) for task, group, copy in episodes][::-1]
     finished, crashed, running = {}, [], []
     free = list(range(env.slots))
@@ -53,7 +57,7 @@ def rollout(policy, env: Environment, episodes: list[tuple[Task, int, int]], see
 
         contexts, prompts = [], []
         for episode in running:
-            context, ids = _context(policy, episode, history_length, max_prompt_tokens)
+            context, ids = _context(policy, episode, history_length, max_prompt_tokens, library)
             contexts.append(context)
             prompts.append(ids)
         streams = [random.Random(f"{seed} {e.trajectory.task.id} {e.trajectory.copy} {len(e.trajectory.steps)}")
@@ -82,13 +86,15 @@ def rollout(policy, env: Environment, episodes: list[tuple[Task, int, int]], see
     return [finished[key] for key in keys if key in finished], crashed
 
 
-def _context(policy, episode, history_length, max_prompt_tokens):
+def _context(policy, episode, history_length, max_prompt_tokens, library):
     """The context of the next step with its prompt; history that does not fit the prompt is left out, oldest first."""
+    skill = library and library.skill(episode.trajectory.task)
     steps = episode.trajectory.steps
     history = tuple((s.context.observation, s.action) for s in steps[max(0, len(steps) - history_length):])
     while True:
         context = Context(episode.trajectory.task, history, episode.turn.observation, episode.turn.admissible,
                           step=len(steps) + 1)
+        context = H(context, skill) if skill else context
         ids = policy.encode_context(context)
         if len(ids) <= max_prompt_tokens or not history:
             return context, ids

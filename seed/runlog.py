@@ -6,7 +6,7 @@
     trajectories.jsonl  one line an episode: observations, replies, token ids, the skill or why there is none
     curves.png          drawn from the two above
     start/              the policy that RL started from: the reference of the KL term
-    checkpoints/update-N/   policy, optimizer, and how long each of the files was
+    checkpoints/update-N/   policy, optimizer, how long each of the files was, and library.json where a library grows
 
 A checkpoint appears whole or not at all (written aside, then renamed). Going on cuts the files back to the checkpoint's
 lengths, so an interrupted update leaves no trace. All randomness is a function of (seed, update), so there is no random
@@ -133,12 +133,14 @@ class RunLog:
         policy.save(self.folder / "start")
 
     @on_first_rank
-    def save(self, update: int, policy, optimizer) -> None:
+    def save(self, update: int, policy, optimizer, library=None) -> None:
         """Checkpoint the state after `update` updates; earlier ones go, except the best so far."""
         aside = self.folder / "checkpoints" / "unfinished"
         shutil.rmtree(aside, ignore_errors=True)
         policy.save(aside / "policy")
         torch.save(optimizer.state_dict(), aside / "optimizer.pt")
+        if library and library.grows:
+            library.save(aside / "library.json")
         lengths = {file: (self.folder / file).stat().st_size if (self.folder / file).exists() else 0 for file in FILES}
         (aside / "state.json").write_text(json.dumps({"update": update, "lengths": lengths}))
         os.replace(aside, self.path(update))
@@ -147,8 +149,8 @@ class RunLog:
             if old not in (update, best):
                 shutil.rmtree(self.path(old))
 
-    def restore(self, policy, optimizer) -> int:
-        """Load the last checkpoint into policy and optimizer, cut the files back to it; returns how many updates it had.
+    def restore(self, policy, optimizer, library=None) -> int:
+        """Load the last checkpoint into policy, optimizer and a growing library, cut the files back to it; returns how many updates it had.
 
         A run that was interrupted before its first checkpoint begins again (0).
         """
@@ -158,6 +160,8 @@ class RunLog:
             state = json.loads((folder / "state.json").read_text())
             policy.load(folder / "policy")
             optimizer.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))
+            if library and library.grows:
+                library.load(folder / "library.json")
         for file, length in state["lengths"].items():
             if (self.folder / file).exists():
                 os.truncate(self.folder / file, length)
@@ -168,7 +172,7 @@ class RunLog:
 
         Chosen by looking at many noisy numbers, so its own success is biased upwards.
         """
-        evaluations = self.read("evaluations.jsonl")
+        evaluations = [e for e in self.read("evaluations.jsonl") if not e["with_skills"]]
         return max(evaluations, key=lambda e: (e["success"], -e["update"]), default={"update": 0})["update"], len(evaluations)
 
     # --- curves
@@ -190,9 +194,10 @@ class RunLog:
                 if points:
                     axis.plot(*zip(*points), label=name if len(names) > 1 else "rollouts" if name == "success" else None)
             axis.set(title=title, xlabel="update")
-        for split in sorted({e["split"] for e in evaluations}):
-            rows = [e for e in evaluations if e["split"] == split]
-            axes.flat[0].errorbar([e["update"] for e in rows], [e["success"] for e in rows], fmt="o-", capsize=3, label=split,
+        for split, with_skills in sorted({(e["split"], e["with_skills"]) for e in evaluations}):
+            rows = [e for e in evaluations if (e["split"], e["with_skills"]) == (split, with_skills)]
+            axes.flat[0].errorbar([e["update"] for e in rows], [e["success"] for e in rows], fmt="o-", capsize=3,
+                                  label=split + " with skills" * with_skills,
                                   yerr=[[e["success"] - e["low"] for e in rows], [e["high"] - e["success"] for e in rows]])
         for axis in axes.flat:
             if axis.get_legend_handles_labels()[0]:

@@ -62,6 +62,7 @@ class Trajectory:
     skill: str | None = None     # the hindsight skill s, or None with the reason in skill_error
     summary: str | None = None
     skill_error: str | None = None
+    taught: str | None = None    # the skill that its teacher saw: its own, or a library's; None: no teacher
 
     @property
     def reward(self) -> float:
@@ -77,7 +78,7 @@ class Trajectory:
                   "action_ids": s.action_ids, "logprobs": [round(x, 6) for x in s.logprobs]} for s in self.steps]
         return json.dumps({**extra, "task": asdict(self.task), "group": self.group, "copy": self.copy,
                            "reward": self.reward, "success": self.success, "summary": self.summary,
-                           "skill": self.skill, "skill_error": self.skill_error, "steps": steps}, ensure_ascii=False)
+                           "skill": self.skill, "skill_error": self.skill_error, "taught": self.taught, "steps": steps}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, line: str) -> "Trajectory":
@@ -85,7 +86,7 @@ class Trajectory:
         data = json.loads(line)
         task = Task(**data["task"])
         trajectory = cls(task, data["group"], data["copy"], success=data["success"], skill=data["skill"],
-                         summary=data["summary"], skill_error=data["skill_error"])
+                         summary=data["summary"], skill_error=data["skill_error"], taught=data["taught"])
         pairs = [(s["observation"], s["action"]) for s in data["steps"]]
         for t, s in enumerate(data["steps"]):
             context = Context(task, tuple(pairs[t - s["history_shown"]:t]), s["observation"], tuple(s["admissible"]),

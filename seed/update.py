@@ -37,8 +37,9 @@ from seed.rollout import rollout
 from seed.trajectory import Step, Trajectory
 
 
-def one_update(config, policy, optimizer, env, tasks, update: int) -> tuple[dict, list]:
-    """Update `policy` in place. Returns the update's metrics and its trajectories (those of all processes)."""
+def one_update(config, policy, optimizer, env, tasks, update: int, library=None) -> tuple[dict, list]:
+    """Update `policy` in place. Returns the update's metrics and its trajectories (those of all processes). `library`: the skills
+    of a method that acts or teaches with one."""
     method, meter, seed = METHODS[config.method], Meter(), f"{config.seed} update {update}"
 
     # 1. pi_old plays a group of N episodes of each task, with plain contexts. A task that comes twice (there are few) numbers
@@ -46,7 +47,8 @@ def one_update(config, policy, optimizer, env, tasks, update: int) -> tuple[dict
     episodes = [(task, group, config.group_size * tasks[:group].count(task) + copy)
                 for group, task in enumerate(tasks) if group % distributed.world() == distributed.rank()
                 for copy in range(config.group_size)]
-    trajectories, crashed = rollout(policy, env, episodes, seed, **play_options(config, config.temperature))
+    trajectories, crashed = rollout(policy, env, episodes, seed, library=library if method.acts_with else None,
+                                    **play_options(config, config.temperature))
     crashed = distributed.gather(crashed)
     for message in crashed:
         print(f"game left out: {message}", file=sys.stderr)
@@ -55,9 +57,9 @@ def one_update(config, policy, optimizer, env, tasks, update: int) -> tuple[dict
         check_finite((x for s in t.steps for x in s.logprobs), "log-prob while sampling", where(update, t))
     meter.lap("rollout")
 
-    # 2. The same weights analyse every finished trajectory: s = A_old(x_tau).
+    # 2. The same weights analyse every finished trajectory: s = A_old(x_tau). A teacher may see a library's skill instead.
     answers = []
-    if method.teacher == "hindsight":
+    if method.teacher in ("hindsight", "grown"):
         answers = analyze(policy, trajectories, seed, temperature=config.analyzer_temperature,
                           most_prompt_tokens=config.analyzer_prompt_tokens, most_skill_tokens=config.skill_tokens,
                           batch_tokens=config.sample_tokens)
@@ -66,6 +68,10 @@ def one_update(config, policy, optimizer, env, tasks, update: int) -> tuple[dict
         raise UserError(f"update {update + 1}: none of its {len(tasks)} games could be played; the reasons stand above")
     check_replies(everyones, update)
     if method.teacher:
+        if method.teacher == "grown":
+            library.grow(everyones, update)
+        for t in (*trajectories, *everyones):
+            t.taught = t.skill if method.teacher == "hindsight" else library.skill(t.task)
         check_skills(everyones, update)
     meter.lap("analysis")
 
@@ -90,7 +96,7 @@ def one_update(config, policy, optimizer, env, tasks, update: int) -> tuple[dict
     for k in range(config.minibatches):
         minibatch, sums = rows[k::config.minibatches], dict(meter.sums)
         tokens = distributed.add_up_by_name({"tokens": sum(len(row.step.action_ids) for row in minibatch)})["tokens"]
-        measure = method.loss is not None and update % config.gradients_every == 0 and k == 0
+        measure = method.loss is not None and method.reward and update % config.gradients_every == 0 and k == 0
 
         def undo():
             optimizer.zero_grad()
@@ -140,12 +146,12 @@ def rescore_rows(config, policy, rows: list[Row], update: int) -> None:
     plain = [row.step.prompt_ids for row in rows]
     if METHODS[config.method].teacher:
         # ell_skill = log pi_theta(a_l | H(h, s), a_<l)
-        taught = [row for row in rows if row.trajectory.skill is not None]
-        prompts = [policy.encode_context(H(row.step.context, row.trajectory.skill)) for row in taught]
+        taught = [row for row in rows if row.trajectory.taught is not None]
+        prompts = [policy.encode_context(H(row.step.context, row.trajectory.taught)) for row in taught]
         if taught and all(prompt == row.step.prompt_ids for prompt, row in zip(prompts, taught)):
             raise UserError("in a whole update no skill reached the teacher: its prompts equal the student's")
         fill("teacher", taught, prompts)
-    if config.kl_coef:
+    if config.kl_coef and METHODS[config.method].reward:
         fill("reference", rows, plain, reference=True)
     if config.minibatches > 1:
         fill("old", rows, plain)
@@ -154,7 +160,7 @@ def rescore_rows(config, policy, rows: list[Row], update: int) -> None:
 def accumulate(config, policy, rows: list[Row], tokens: float, update: int, meter: Meter, measure: bool) -> list[torch.Tensor]:
     """Gradients of L over `rows`, micro-batch by micro-batch; `tokens`: the action tokens of the whole optimisation step. Returns
     the gradients of lambda L_opd alone, if they are to be measured (one more backward pass)."""
-    parameters = policy.trainable()
+    parameters, weight = policy.trainable(), config.opd_coef if METHODS[config.method].reward else 1.0
     for p in parameters:
         p.grad = torch.zeros_like(p)
     distilled = [torch.zeros_like(p) for p in parameters] if measure else []
@@ -163,38 +169,43 @@ def accumulate(config, policy, rows: list[Row], tokens: float, update: int, mete
         rl, opd = losses(config, policy, batch, tokens, meter)
         check_finite([rl.item(), opd.item()], "loss", where(update, batch[0].trajectory))
         if measure:
-            grads = torch.autograd.grad(config.opd_coef * opd, parameters, retain_graph=True)
+            grads = torch.autograd.grad(weight * opd, parameters, retain_graph=True)
             distilled = [total + grad for total, grad in zip(distilled, grads)]
-        (rl + config.opd_coef * opd).backward()
+        (rl + weight * opd).backward()
     return distilled
 
 
 def losses(config, policy, rows: list[Row], tokens: float, meter: Meter):
     """(L_rl, L_opd) of one micro-batch, as its share of the mean over the optimisation step's `tokens` action tokens."""
+    method = METHODS[config.method]
     logp_BL, entropy_BL, mask_BL = action_logprobs(policy, [row.ids for row in rows])
     pad = lambda scores: pad_sequence(scores, batch_first=True).to(logp_BL.device)
     old_BL = logp_BL.detach() if rows[0].old is None else pad([row.old for row in rows])
-    advantages_B = torch.tensor([row.advantage for row in rows], device=logp_BL.device)
-    surrogate_BL, ratio_BL = clipped_surrogate(logp_BL, old_BL, advantages_B, mask_BL, config.clip_ratio)
+    advantages = torch.tensor([row.advantage for row in rows], device=logp_BL.device)
+    if method.teacher:
+        # m: the action tokens of trajectories with a usable skill; the others have no teacher.
+        taught_BL = mask_BL & torch.tensor([[row.teacher is not None] for row in rows], device=logp_BL.device)
+        teacher_BL = pad([logp_BL.new_zeros(len(row.step.action_ids)) if row.teacher is None else row.teacher for row in rows])
+    if method.credit:
+        advantages, seen = method.credit(advantages, logp_BL, teacher_BL, taught_BL)
+        meter.add_distillation(**seen)
+    surrogate_BL, ratio_BL = clipped_surrogate(logp_BL, old_BL, advantages, mask_BL, config.clip_ratio)
     rl = token_mean(surrogate_BL, mask_BL, tokens)
     sampled_BL = pad([torch.tensor(row.step.logprobs) for row in rows])
     for name, values_BL in (("tokens", mask_BL), ("rl_loss", surrogate_BL), ("entropy", entropy_BL), ("sampling_gap", (sampled_BL - old_BL).abs()),
                             ("clipped", ((ratio_BL - 1).abs() > config.clip_ratio) & mask_BL)):
         meter.add(name, values_BL.detach().sum())
-    if config.kl_coef:
+    if config.kl_coef and method.reward:
         kl_BL = kl_k3(logp_BL, pad([row.reference for row in rows]), mask_BL)
         rl = rl + config.kl_coef * token_mean(kl_BL, mask_BL, tokens)
         meter.add("kl", kl_BL.detach().sum())
     opd = 0.0 * rl
-    if METHODS[config.method].teacher:
-        # m: the action tokens of trajectories with a usable skill; the others have no teacher.
-        taught_B = torch.tensor([row.teacher is not None for row in rows], device=logp_BL.device)
-        teacher_BL = pad([logp_BL.new_zeros(len(row.step.action_ids)) if row.teacher is None else row.teacher for row in rows])
-        opd_BL, seen = METHODS[config.method].loss(logp_BL, teacher_BL, mask_BL & taught_B[:, None], config.gate_beta)
+    if method.loss:
+        opd_BL, seen = method.loss(logp_BL, teacher_BL, taught_BL, config.gate_beta, old_BL)
         opd = token_mean(opd_BL, mask_BL, tokens)
         meter.add("opd_loss", opd_BL.detach().sum())
-        meter.add_distillation(seen["delta"], seen["gate"])
-    return rl, opd
+        meter.add_distillation(**seen)
+    return rl if method.reward else 0.0 * rl, opd
 
 
 def where(update: int, trajectory) -> str:

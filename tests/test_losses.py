@@ -5,10 +5,12 @@ import pytest
 import torch
 
 from seed.grpo import token_mean
-from seed.losses import opd_loss
+from seed.losses import opd_loss, opsd_loss, rlsd_advantages, skill_sd_loss
 
 P = torch.tensor([0.5, 0.2, 0.25, 0.05], dtype=torch.double)
 Q = torch.tensor([0.1, 0.6, 0.1, 0.2], dtype=torch.double)
+LOSSES = (opd_loss, opsd_loss, skill_sd_loss)
+every_loss = pytest.mark.parametrize("loss_of", LOSSES)
 
 
 def test_opd_by_hand():
@@ -32,13 +34,81 @@ def test_opd_gradient_by_enumeration():
     assert torch.allclose(logits.grad, -(weight - P * weight.sum()), atol=1e-12) and logits.grad.abs().max() > 0.1
 
 
-def test_opd_raises_what_the_skill_endorses_relative_to_the_rest():
+def test_reverse_kl_by_enumeration():
+    """The expected gradient of OPSD's and of Skill-SD's loss is that of KL(pi || q), and Skill-SD's expected value is the KL."""
+    exact = P.log().clone().requires_grad_()
+    kl = (exact.softmax(0) * (exact.log_softmax(0) - Q.log())).sum()
+    kl.backward()
+    for loss_of in (opsd_loss, skill_sd_loss):
+        logits = P.log().clone().requires_grad_()
+        loss, _ = loss_of(logits.log_softmax(0)[:, None], Q.log()[:, None], torch.ones(4, 1, dtype=torch.bool))
+        (P * loss[:, 0]).sum().backward()
+        assert torch.allclose(logits.grad, exact.grad, atol=1e-12) and exact.grad.abs().max() > 0.2
+    assert (P * loss[:, 0].detach()).sum().item() == pytest.approx(kl.item(), abs=1e-12) and kl.item() > 0.5
+
+
+def test_skill_sd_corrects_for_an_older_policy_by_enumeration():
+    """Tokens drawn from pi_old, rho in front: value and gradient are those of KL(pi || q) all the same."""
+    old = torch.tensor([0.3, 0.3, 0.2, 0.2], dtype=torch.double)
+    exact, logits = P.log().clone().requires_grad_(), P.log().clone().requires_grad_()
+    kl = (exact.softmax(0) * (exact.log_softmax(0) - Q.log())).sum()
+    kl.backward()
+    loss, _ = skill_sd_loss(logits.log_softmax(0)[:, None], Q.log()[:, None], torch.ones(4, 1, dtype=torch.bool), old_BL=old.log()[:, None])
+    estimate = (old * loss[:, 0]).sum()
+    estimate.backward()
+    assert estimate.item() == pytest.approx(kl.item(), abs=1e-12) and torch.allclose(logits.grad, exact.grad, atol=1e-12)
+
+
+def test_siblings_by_hand():
+    # Delta = ln 2 and -ln 2. OPSD: - Delta ell. Skill-SD: 2 - 1 - ln 2 and 1/2 - 1 + ln 2; with rho = 1 the gradient is k3 + 1 - exp(D).
+    student = torch.tensor([[math.log(0.25), math.log(0.5)]], requires_grad=True)
+    teacher, mask, ln2 = torch.tensor([[math.log(0.5), math.log(0.25)]]), torch.ones(1, 2, dtype=torch.bool), math.log(2)
+    loss, seen = opsd_loss(student, teacher, mask)
+    assert loss[0].tolist() == pytest.approx([2 * ln2 ** 2, -ln2 ** 2], abs=1e-6) and seen["delta"].tolist() == pytest.approx([ln2, -ln2])
+    assert torch.autograd.grad(loss.sum(), student)[0][0].tolist() == pytest.approx([-ln2, ln2], abs=1e-6)
+    loss, _ = skill_sd_loss(student, teacher, mask)
+    assert loss[0].tolist() == pytest.approx([1 - ln2, ln2 - 0.5], abs=1e-6)
+    assert torch.autograd.grad(loss.sum(), student)[0][0].tolist() == pytest.approx([1 - ln2 - 1, ln2 - 0.5 + 0.5], abs=1e-6)
+    # ell_old = ell - ln 3: rho = 3
+    loss, _ = skill_sd_loss(student, teacher, mask, old_BL=student.detach() - math.log(3))
+    assert loss[0].tolist() == pytest.approx([3 * (1 - ln2), 3 * (ln2 - 0.5)], abs=1e-6)
+
+
+def test_rlsd_by_hand():
+    # w = clip(exp(sign(A) Delta), 0.8, 1.2), A_l = A (0.5 + 0.5 w); the last token has no teacher.
+    student, teacher = torch.zeros(2, 4), torch.tensor([[0.1, 1.0, -1.0, 5.0]] * 2)
+    mask = torch.tensor([[True, True, True, False]] * 2)
+    credit, seen = rlsd_advantages(torch.tensor([2.0, -1.0]), student, teacher, mask)
+    e = math.exp(0.1)
+    assert credit[0].tolist() == pytest.approx([1 + e, 2.2, 1.8, 2.0], abs=1e-6)        # a success: more where the skill endorses
+    assert credit[1].tolist() == pytest.approx([-0.5 - 0.5 / e, -0.9, -1.1, -1.0], abs=1e-6)   # a failure: less there
+    assert seen["delta"].shape == (6,)
+
+
+@pytest.mark.parametrize("poison", [1e30, float("nan"), float("inf")])
+def test_rlsd_never_reads_padding_and_has_no_gradient(poison):
+    mask = torch.tensor([[True, False]])
+    student = torch.tensor([[-0.7, poison]], requires_grad=True)
+    credit, _ = rlsd_advantages(torch.tensor([1.5]), student, torch.tensor([[-0.6, poison]]), mask)
+    assert not credit.requires_grad and credit[0, 1] == 1.5 and 1.5 < credit[0, 0] < 1.65
+    credit, seen = rlsd_advantages(torch.tensor([1.5, 0.0]), torch.zeros(2, 2), torch.ones(2, 2), torch.zeros(2, 2, dtype=torch.bool))
+    assert credit.tolist() == [[1.5, 1.5], [0.0, 0.0]] and seen["delta"].numel() == 0     # all masked: A as it was
+
+
+def test_rlsd_with_equal_teacher_and_student_is_grpo():
+    logp = torch.tensor([[-1.0, -2.0]])
+    credit, _ = rlsd_advantages(torch.tensor([-2.0]), logp, logp, torch.ones(1, 2, dtype=torch.bool))
+    assert credit.tolist() == [[-2.0, -2.0]]
+
+
+@every_loss
+def test_raises_what_the_skill_endorses_relative_to_the_rest(loss_of):
     logits = torch.zeros(3, requires_grad=True)
     teacher = torch.tensor([0.8, 0.1, 0.1]).log()
-    loss, _ = opd_loss(logits.log_softmax(0)[:, None], teacher[:, None], torch.ones(3, 1, dtype=torch.bool))
+    loss, _ = loss_of(logits.log_softmax(0)[:, None], teacher[:, None], torch.ones(3, 1, dtype=torch.bool))
     (logits.detach().softmax(0) * loss[:, 0]).sum().backward()
     after = (logits - logits.grad).softmax(0)
-    assert after[0] > 1 / 3 > after[1]
+    assert logits.grad.abs().max() > 0.1 and after[0] > 1 / 3 > after[1]
 
 
 def test_equal_teacher_and_student_is_no_stop():
@@ -49,26 +119,36 @@ def test_equal_teacher_and_student_is_no_stop():
     assert loss.item() == 0 and seen["gate"].item() == 0.5 and logp.grad.item() == -0.5
 
 
+@pytest.mark.parametrize("loss_of", [opsd_loss, skill_sd_loss])
+def test_equal_teacher_and_student_is_a_stop_for_the_others(loss_of):
+    logp = torch.tensor([[-1.0]], requires_grad=True)
+    loss, _ = loss_of(logp, logp.detach(), torch.ones(1, 1, dtype=torch.bool))
+    loss.sum().backward()
+    assert loss.item() == 0 and logp.grad.item() == 0
+
+
 def test_beta_zero_is_a_gate_of_one_half():
     _, seen = opd_loss(torch.tensor([[-3.0, -0.1]]), torch.tensor([[-1.0, -2.0]]), torch.ones(1, 2, dtype=torch.bool), beta=0.0)
     assert seen["gate"].tolist() == [0.5, 0.5]
 
 
-def test_no_gradient_reaches_the_teacher():
+@every_loss
+def test_no_gradient_reaches_the_teacher(loss_of):
     student, teacher = torch.tensor([[-1.0]], requires_grad=True), torch.tensor([[-0.3]], requires_grad=True)
-    opd_loss(student, teacher, torch.ones(1, 1, dtype=torch.bool))[0].sum().backward()
+    loss_of(student, teacher, torch.ones(1, 1, dtype=torch.bool))[0].sum().backward()
     assert teacher.grad is None and student.grad.item() < -0.5
 
 
+@every_loss
 @pytest.mark.parametrize("poison", [1e30, -1e30, float("nan"), float("inf")])
-def test_padding_is_never_read(poison):
+def test_padding_is_never_read(loss_of, poison):
     mask = torch.tensor([[True, False], [False, False]])
     student = torch.tensor([[-0.7, poison], [poison, poison]], requires_grad=True)
     teacher = torch.tensor([[-0.2, poison], [poison, -poison]])
-    loss, seen = opd_loss(student, teacher, mask)
+    loss, seen = loss_of(student, teacher, mask, old_BL=teacher)
     token_mean(loss, mask, 1).backward()
     assert loss[~mask].tolist() == [0, 0, 0] and student.grad[~mask].tolist() == [0, 0, 0]
-    assert student.grad[0, 0] < -0.5 and seen["gate"].shape == (1,)
+    assert student.grad[0, 0] < -0.2 and seen["delta"].shape == (1,)
 
 
 def test_in_a_group_of_equal_rewards_the_distillation_still_acts():
@@ -82,9 +162,10 @@ def test_in_a_group_of_equal_rewards_the_distillation_still_acts():
     assert logp.grad[0].item() < -0.9 and -0.1 < logp.grad[1].item() < 0
 
 
-def test_all_masked_is_zero():
+@every_loss
+def test_all_masked_is_zero(loss_of):
     student = torch.tensor([[-1.0, -2.0]], requires_grad=True)
-    loss, seen = opd_loss(student, torch.zeros(1, 2), torch.zeros(1, 2, dtype=torch.bool))
+    loss, seen = loss_of(student, torch.zeros(1, 2), torch.zeros(1, 2, dtype=torch.bool))
     loss.sum().backward()
     assert loss.sum().item() == 0 and student.grad.abs().sum() == 0 and seen["delta"].numel() == 0
 

@@ -72,7 +72,7 @@ def test_a_method_without_its_teacher_stops():
     with pytest.raises(UserError, match="none of the 1 analyses .*cut off.*--method grpo"):
         check_skills([t], 0)
     check_skills([t], 1)
-    t.skill = "Look."
+    t.taught = t.skill = "Look."
     check_skills([t], 0)
 
 

@@ -3,6 +3,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,10 @@ import export
 import train_seed
 import train_sft
 from seed import runlog, update
+from seed.config import make_config
+from seed.library import Library
+from seed.losses import opd_loss, rlsd_advantages
+from seed.methods import METHODS
 
 SMALL = ["--preset", "tiny", "--tasks-per-update", "2", "--group-size", "4", "--max-turns", "6", "--gradients-every", "2"]
 
@@ -58,7 +63,6 @@ def test_stage_1_keeps_a_record(sft):
 
 def test_stage_1_trains_on_the_answer_alone(sft, monkeypatch):
     """The fine-tuning's rows: prompt ids without loss, answer ids with it, one end token."""
-    from seed.config import make_config
     from seed.policy import load_policy
     seen = []
     score = train_sft.action_logprobs
@@ -107,6 +111,65 @@ def test_two_updates_of_every_method(train, tmp_path, method):
     else:
         assert not any(name in metrics[0] for name in ("opd_loss", "gate_mean", "skill_valid"))
     assert all(t["steps"][0]["acted_with_skill"] is None for t in lines(tmp_path / method / "trajectories.jsonl"))
+
+
+@pytest.mark.parametrize("method", sorted(name for name, m in METHODS.items() if m.trains and name not in ("grpo", "seed")))
+def test_an_update_of_every_other_method(train, tmp_path, method):
+    what = METHODS[method]
+    assert train("a", "--method", method, "--updates", 1, "--opd-coef", 1, "--gradients-every", 1, "--seed", 5, "--eval-episodes", 2) == 0
+    (m,), played = lines(tmp_path / "a" / "metrics.jsonl"), lines(tmp_path / "a" / "trajectories.jsonl")
+    skills = {t["steps"][0]["acted_with_skill"] for t in played}
+    assert all("Look into places" in skill for skill in skills) if what.acts_with else skills == {None}
+    assert [(e["update"], e["with_skills"]) for e in lines(tmp_path / "a" / "evaluations.jsonl")] == (
+        [(0, False), (0, True), (1, False), (1, True)] if what.acts_with else [(0, False), (1, False)])
+    assert what.reward == (m["kl"] == 0.0) and m["grad_norm"] > 0
+    if what.teacher:
+        assert m["skill_hit"] == m["taught_tokens"] == 1 and m["delta_abs"] > 0.01 and m["gate_mean"] is None or what.loss is opd_loss
+        assert (m["opd_loss"] is None) == (what.loss is None) and (m["skill_valid"] is None) == (what.teacher == "library")
+        taught = {t["task"]["id"]: {s["taught"] for s in played if s["task"] == t["task"]} for t in played}
+        assert all(len(seen) == 1 for seen in taught.values())   # a library's skill is the task's, not the trajectory's
+
+
+def test_a_grown_library_is_saved_and_resumes_bitwise(train, tmp_path):
+    options = ["--method", "skill-sd", "--tasks-per-update", 3, "--opd-coef", 0.5]
+    assert train("whole", *options, "--updates", 2) == 0 and train("parts", *options, "--updates", 1) == 0
+    first = json.loads((tmp_path / "parts/checkpoints/update-1/library.json").read_text())
+    assert run(train_seed.main, "--resume", "--out", tmp_path / "parts", "--updates", 2) == 0
+    assert comparable(tmp_path / "whole") == comparable(tmp_path / "parts")
+    grown = (tmp_path / "whole/checkpoints/update-2/library.json").read_text()
+    assert grown == (tmp_path / "parts/checkpoints/update-2/library.json").read_text() and set(first) < set(json.loads(grown))
+
+
+def test_rlsd_without_a_teacher_for_a_row_is_grpo_there(train, tmp_path, monkeypatch):
+    options = ["--updates", 1, "--seed", 5, "--eval-episodes", 2]  # with this seed a game is won
+    assert train("a", "--method", "grpo", *options) == 0 and train("b", "--method", "rlsd", *options) == 0
+    weights = lambda name: lines(tmp_path / name / "metrics.jsonl")[0]["weights"]
+    assert weights("a") != weights("b")
+    monkeypatch.setitem(METHODS, "rlsd", replace(METHODS["rlsd"], credit=lambda a, l, t, m: rlsd_advantages(a, l, t, m & False)))
+    assert train("c", "--method", "rlsd", *options) == 0 and weights("c") == weights("a")
+
+
+def test_methods_that_train_nothing_are_evaluations(train, tmp_path, capsys):
+    for name, skills in (("vanilla", [False]), ("skill-prompt", [False, True])):
+        assert train(name, "--method", name) == 0 and f"{name} trains nothing" in capsys.readouterr().err
+        assert [e["with_skills"] for e in lines(tmp_path / name / "evaluations.jsonl")] == skills
+        assert not (tmp_path / name / "metrics.jsonl").exists()
+    with_skills = lines(tmp_path / "skill-prompt" / "evaluations.jsonl")[1]
+    assert run(eval_script.main, "--run", tmp_path / "vanilla", "--with-skills", "--json", tmp_path / "e.json") == 0
+    assert json.loads((tmp_path / "e.json").read_text())["evaluations"][0]["outcomes"] == with_skills["outcomes"]
+
+
+def test_a_library_without_the_tasks_types_stops(train, monkeypatch, capsys):
+    monkeypatch.setattr(Library, "skill", lambda self, task: None)
+    assert train("a", "--method", "sdar", "--updates", 1) == 2 and "skill library has nothing for the tasks" in capsys.readouterr().err
+
+
+def test_a_fraction_of_the_training_tasks(train, tmp_path):
+    from fakes import trajectory
+    task = trajectory().task
+    env = type("Env", (), {"tasks": lambda self, split: [replace(task, id=f"{i:02d}") for i in range(10)]})()
+    part = lambda fraction: [t.id for t in train_seed.training_tasks(make_config({"preset": "tiny", "train_fraction": fraction}), env)]
+    assert len(part(0.2)) == 2 and set(part(0.2)) < set(part(0.6)) < set(part(1.0)) and part(0.6) == sorted(part(0.6))
 
 
 @pytest.mark.parametrize("extra", [[], ["--quantize", "--gradient-checkpointing"]])
@@ -314,7 +377,6 @@ def test_a_task_that_comes_twice_is_played_differently(train, tmp_path, games):
 
 
 def test_next_tasks_is_a_walk_through_all_tasks():
-    from seed.config import make_config
     config = make_config({"preset": "tiny", "tasks_per_update": 4})
     tasks = list(range(10))
     walk = [t for update in range(5) for t in train_seed.next_tasks(config, tasks, update)]
