@@ -95,8 +95,8 @@ PRESETS = {
     # A model of a million parameters and small households: minutes on two CPU cores. See seed/tiny.py. lambda: at 0.1 the
     # distillation's gradient has about a quarter of the length of GRPO's (`gradient_ratio` in results/alfworld_tiny.json), so at
     # the paper's 0.01 it would have a fortieth.
-    "tiny": dict(model=TINY_MODEL, dtype="float32", updates=20, max_turns=15, max_reply_tokens=24,
-                 analyzer_prompt_tokens=1024, skill_tokens=80, opd_coef=0.1, learning_rate=3e-4, batch_tokens=8192, sft_tasks=32,
+    "tiny": dict(model=TINY_MODEL, dtype="float32", updates=20, tasks_per_update=12, max_turns=15, max_reply_tokens=24,
+                 analyzer_prompt_tokens=1024, skill_tokens=80, opd_coef=0.1, learning_rate=3e-4, batch_tokens=4096, sft_tasks=32,
                  sft_rollouts=4, sft_learning_rate=3e-4, annotator="expert", eval_every=10, eval_episodes=200),
     "smollm2-135m": dict(model="HuggingFaceTB/SmolLM2-135M-Instruct", **LORA),
     "qwen2.5-1.5b": dict(model="Qwen/Qwen2.5-1.5B-Instruct", **LORA),

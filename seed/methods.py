@@ -21,7 +21,8 @@ from seed.losses import opd_loss, opsd_loss, rlsd_advantages, skill_sd_loss
 class Method:
     acts_with: str | None = None      # skill in the context while playing in training: None or "library"
     teacher: str | None = None        # skill in the teacher's context: None (no teacher), "hindsight" (the trajectory's own, by
-                                      # the policy), "library" (static), "grown" (a library of the policy's own skills)
+                                      # the policy), "library" (static), "grown" (a library of the policy's own skills), "expert"
+                                      # and "workflow" (the trajectory's own, by rules, with and without the places of its objects)
     loss: Callable | None = None      # (logp_BL, teacher_BL, mask_BL, beta, old_BL) -> (loss_BL, metrics), weighted by lambda
     credit: Callable | None = None    # (advantages_B, logp_BL, teacher_BL, mask_BL) -> (advantages_BL, metrics)
     reward: bool = True               # is L_rl in the objective? Without it the loss stands alone, its weight 1
@@ -39,4 +40,7 @@ METHODS = {
     "rlsd":         Method(teacher="library", credit=rlsd_advantages),
     "sdar":         Method(teacher="library", loss=opd_loss),
     "seed":         Method(teacher="hindsight", loss=opd_loss),
+    # Not in the paper: SEED with an analyzer that makes no mistakes, for the question what better skills would bring (ALFWorld).
+    "seed-expert":   Method(teacher="expert", loss=opd_loss),
+    "seed-workflow": Method(teacher="workflow", loss=opd_loss),
 }

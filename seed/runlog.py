@@ -83,9 +83,7 @@ class RunLog:
 
     @on_first_rank
     def record(self, config: Config, facts: dict) -> None:
-        settings = {name: value for name, value in as_dict(config).items() if name not in ("out", "resume")}
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
-        write_whole(self.folder / "config.json", json.dumps({"config": as_dict(config), "config_hash": digest, **facts}, indent=2))
+        write_whole(self.folder / "config.json", json.dumps({"config": as_dict(config), "config_hash": config_hash(config), **facts}, indent=2))
 
     @classmethod
     def reopen(cls, config: Config, given: set[str]) -> tuple["RunLog", Config]:
@@ -206,6 +204,12 @@ class RunLog:
         figure.savefig(aside, dpi=90)
         plt.close(figure)
         os.replace(aside, self.folder / "curves.png")
+
+
+def config_hash(config: Config) -> str:
+    """A name for all settings of a run but its folder."""
+    settings = {name: value for name, value in as_dict(config).items() if name not in ("out", "resume")}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def versions() -> dict:

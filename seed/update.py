@@ -28,6 +28,7 @@ from seed.analyzer import analyze
 from seed.augment import H
 from seed.errors import UserError, check_finite
 from seed.evaluation import play_options
+from seed.expert import hindsight
 from seed.grpo import clipped_surrogate, group_advantages, kl_k3, step_advantages, token_mean
 from seed.memory import with_less_if_needed
 from seed.methods import METHODS
@@ -63,6 +64,9 @@ def one_update(config, policy, optimizer, env, tasks, update: int, library=None)
         answers = analyze(policy, trajectories, seed, temperature=config.analyzer_temperature,
                           most_prompt_tokens=config.analyzer_prompt_tokens, most_skill_tokens=config.skill_tokens,
                           batch_tokens=config.sample_tokens)
+    elif method.teacher in ("expert", "workflow"):
+        for t in trajectories:
+            t.summary, t.skill = hindsight(t, name_places=method.teacher == "expert") or (None, None)
     everyones = distributed.gather(trajectories)
     if not everyones:
         raise UserError(f"update {update + 1}: none of its {len(tasks)} games could be played; the reasons stand above")
@@ -71,7 +75,7 @@ def one_update(config, policy, optimizer, env, tasks, update: int, library=None)
         if method.teacher == "grown":
             library.grow(everyones, update)
         for t in (*trajectories, *everyones):
-            t.taught = t.skill if method.teacher == "hindsight" else library.skill(t.task)
+            t.taught = library.skill(t.task) if library else t.skill
         check_skills(everyones, update)
     meter.lap("analysis")
 
