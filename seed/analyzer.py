@@ -16,12 +16,13 @@ import json
 import random
 import re
 
+from seed.envs import words
 from seed.errors import check_finite
 from seed.sampling import sample
 from seed.trajectory import Trajectory
 
 EXAMPLE = "a short rule to act by"
-ASK = ("An agent has finished an episode. Analyse the episode and return only valid JSON with exactly two fields:\n"
+ASK = (" Analyse the episode and return only valid JSON with exactly two fields:\n"
        '{"episode_summary": "what happened, in one sentence", "episode_skill": "' + EXAMPLE + '"}\n'
        "The skill is read by the agent before it acts, so it says what to do; it does not tell the story of the episode. "
        "After a success, give the decision rules and the order of actions that led to it. After a failure, give a rule "
@@ -29,10 +30,14 @@ ASK = ("An agent has finished an episode. Analyse the episode and return only va
 SUCCESS = {True: "\nepisode_success: success\nInteraction trajectory:\n", False: "\nepisode_success: failure\nInteraction trajectory:\n"}
 OBSERVED, ACTED, FINAL = ". Observation: ", "\nAction: ", "End. Observation: "
 CLOSE = "\n\nReturn only the JSON object."
-FIXED = (ASK, *SUCCESS.values(), OBSERVED, ACTED, FINAL, CLOSE)
 MOST_OBJECTS = 8  # how many opening braces of an answer are tried
 TOO_LONG = "trajectory too long for the analyzer's prompt"
 MARK = "[... {} steps left out ...]"
+
+
+def fixed(env: str) -> tuple[str, ...]:
+    """The sentences that never change: the tiny tokenizer's long tokens."""
+    return words(env).analysis + ASK, *SUCCESS.values(), OBSERVED, ACTED, FINAL, CLOSE
 
 
 def analyze(policy, trajectories: list[Trajectory], seed: str, *, temperature: float, most_prompt_tokens: int,
@@ -66,7 +71,7 @@ def analyzer_prompt(trajectory: Trajectory, most_steps: int | None = None) -> st
         head, tail = most_steps - most_steps // 2, most_steps // 2
         lines = lines[:head] + [MARK.format(len(lines) - most_steps)] + lines[len(lines) - tail:]
     ending = FINAL + steps[-1].observation_after
-    return "".join([ASK, trajectory.task.description, SUCCESS[trajectory.success], "\n".join(lines), "\n", ending, CLOSE])
+    return "".join([words(trajectory.task.env).analysis, ASK, trajectory.task.description, SUCCESS[trajectory.success], "\n".join(lines), "\n", ending, CLOSE])
 
 
 def fit_prompt(trajectory: Trajectory, encode, most_tokens: int) -> str | None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from tqdm import tqdm
 
 from seed.augment import H
+from seed.envs import words
 from seed.envs.base import Environment, GameError, Turn
-from seed.prompts import parse_reply
 from seed.sampling import sample
 from seed.trajectory import Context, Step, Task, Trajectory
 
@@ -66,7 +66,7 @@ def rollout(policy, env: Environment, episodes: list[tuple[Task, int, int]], see
 
         for episode, context, prompt_ids, reply in zip(list(running), contexts, prompts, replies):
             text = policy.decode(reply.action_ids)
-            parsed = parse_reply(text, context.admissible)
+            parsed = words(env.name).read(text, context.admissible)
             try:
                 turn = env.step(episode.slot, parsed.action)
             except GameError as error:

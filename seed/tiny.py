@@ -57,7 +57,7 @@ def build_tokenizer(corpus: list[str]):
     """A byte-level BPE over `corpus`, words with their leading blank, plus the fixed sentences as single tokens."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
-    fixed = list(dict.fromkeys(s.rstrip(" ") for s in (*prompts.FIXED, *analyzer.FIXED, *SENTENCES)))
+    fixed = list(dict.fromkeys(s.rstrip(" ") for s in (*prompts.fixed("alfworld"), *analyzer.fixed("alfworld"), *SENTENCES)))
     tokenizer = Tokenizer(models.BPE())
     words = Regex(r" ?[A-Za-z]+| ?[0-9]|[^A-Za-z0-9]+?(?= ?[A-Za-z0-9])|[^A-Za-z0-9]+")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([

@@ -7,7 +7,9 @@ from conftest import shared
 from fakes import random_context, random_text
 
 from seed.augment import H
-from seed.prompts import HEAD, parse_reply, render, skill_section
+from seed.envs.alfworld import WORDS
+from seed.envs.base import read_action
+from seed.prompts import render, skill_section
 from seed.trajectory import Context, Task
 
 GO = ("go to desk 1", "look")
@@ -36,7 +38,7 @@ GO = ("go to desk 1", "look")
     ("<think>İİİ</think><action>look</action>", "look", True, True),                                    # lower() changes lengths
 ])
 def test_parser_table(text, action, valid, admissible):
-    reply = parse_reply(text, GO)
+    reply = read_action(text, GO)
     assert (reply.action, reply.valid, reply.admissible) == (action, valid, admissible)
 
 
@@ -45,14 +47,14 @@ def test_parser_never_raises():
     pieces = ["<think>", "</think>", "<action>", "</action>", "<ACTION>", "look", "\n", "去", "<", ">", ""]
     for _ in range(3000):
         text = "".join(rng.choice(pieces) for _ in range(rng.randint(0, 9)))
-        reply = parse_reply(text, GO)
+        reply = read_action(text, GO)
         if reply.valid:
             assert text.find("<think>") < text.find("</think>") < text.lower().find("<action>") < text.lower().find("</action>")
 
 
 def test_worked_cases_of_the_original_harness():
     for case in json.loads(shared("specs/cases_alfworld.json").read_text())["projection"]:
-        reply = parse_reply(case["text"], ())
+        reply = read_action(case["text"], ())
         assert (reply.action, int(reply.valid)) == (case["alfworld_action"], case["alfworld_valid"]), case["text"]
 
 
@@ -78,7 +80,7 @@ def test_a_skill_adds_its_section_and_changes_nothing_else():
     for _ in range(500):
         context, skill = random_context(rng), random_text(rng)
         with_skill, section = render(H(context, skill)), skill_section(skill)
-        place = len(HEAD["alfworld"]) + len(context.task.description)
+        place = len(WORDS.head) + len(context.task.description)
         assert with_skill[place:place + len(section)] == section              # next to the task description
         assert with_skill[:place] + with_skill[place + len(section):] == render(context)
 

@@ -1,7 +1,12 @@
-"""Opening an environment by its name."""
+"""Environments by their names."""
+import importlib
 
 
 def open_env(config):
     """The environment that the configuration names, with its data found or made."""
-    from seed.envs.alfworld import open_alfworld
-    return {"alfworld": open_alfworld}[config.env](config)
+    return importlib.import_module(f"seed.envs.{config.env}").open_env(config)
+
+
+def words(env: str):
+    """What is an environment's own in the prompts (`base.Words`)."""
+    return importlib.import_module(f"seed.envs.{env}").WORDS

@@ -21,7 +21,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from seed.envs.base import GameError, Turn
+from seed.envs.base import GameError, Turn, Words, read_action
 from seed.errors import UserError
 from seed.trajectory import Task
 
@@ -36,6 +36,13 @@ GAMES_VERSION = 1                               # raise it when the generator ch
 GAMES_SEED = 0                                  # made games are the same for every run's seed, as a data set is
 MOST_SLOTS = 128                                # engines: 1-3 MB of memory each
 TASK_PREFIX = "Your task is to: "
+WORDS = Words(
+    head="You are an agent who acts in a simulated household to carry out a task.\nYour task is to: ",
+    offer="\nYour admissible actions are: [",
+    instruction=("]\nFirst reason step by step about the situation, inside <think> </think> tags. Then choose one admissible "
+                 "action and give it inside <action> </action> tags."),
+    analysis="An agent has finished an episode.",
+    read=read_action)
 
 
 def downloaded_data() -> Path | None:
@@ -49,7 +56,7 @@ def downloaded_data() -> Path | None:
     return default if (default / LEVEL / "train").is_dir() else None
 
 
-def open_alfworld(config) -> "AlfWorld":
+def open_env(config) -> "AlfWorld":
     """The games that the configuration asks for, made first where there are none; says in one line which they are."""
     from seed.envs.alfworld_games import Difficulty, make_games
     slots = min(MOST_SLOTS, config.tasks_per_update * config.group_size)

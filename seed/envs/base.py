@@ -2,10 +2,12 @@
 
 An environment plays many episodes at once. It owns a fixed number of `slots`, each of which holds one running game;
 the rollout opens a task in a slot (`reset`) and passes it one action after another (`step`). The environment gets the
-action's text as the parser extracted it (`seed/prompts.py`), not the model's reply.
+action's text as `Words.read` extracted it, not the model's reply. Every environment's module has its `WORDS`: what is its own in
+the prompts of actor and analyzer, whose structure is the same everywhere (`seed/prompts.py`, `seed/analyzer.py`).
 """
+import re
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Callable, Protocol
 
 from seed.trajectory import Task
 
@@ -19,10 +21,63 @@ class Turn:
     """What the agent is shown: the next observation and the commands that the game offers."""
     observation: str
     admissible: tuple[str, ...]
-    reward: float = 0.0
+    reward: float = 0.0       # r_t of the step that led here
     done: bool = False
     won: bool = False
     description: str = ""     # the task in words; given by `reset`
+    score: float = 0.0        # how well the task is done, 0 to 1, where that is not just won or not
+    images: tuple = ()        # what the agent sees, as Pillow images
+
+
+@dataclass(frozen=True)
+class Reply:
+    action: str        # what to pass to the environment
+    valid: bool        # well formed; otherwise the step pays the invalid-action penalty
+    admissible: bool   # one of the offered actions; otherwise the game stays as it is
+
+
+@dataclass(frozen=True)
+class Words:
+    head: str                                            # stands before the task's description
+    offer: str                                           # stands before the list of admissible actions; "": they are not listed
+    instruction: str                                     # the end of the prompt, after that list: the form of the reply
+    analysis: str                                        # the first sentence of the analyzer's prompt
+    read: Callable[[str, tuple[str, ...]], Reply]        # (the reply's text, the admissible actions) -> Reply; never raises
+
+
+ACTION, ACTION_END = (re.compile(tag, re.IGNORECASE | re.ASCII) for tag in ("<action>", "</action>"))
+
+
+def read_action(text: str, admissible: tuple[str, ...], fallback: int = 30) -> Reply:
+    """Read <think>...</think><action>...</action>. A reply without an action passes on its last characters, which do nothing.
+
+    It is well formed only if the tags come in order: think closed before the action opens, action closed after it opened. (The
+    original pairs the first <action> with the first </action> wherever they stand, even reversed.) Inadmissible actions are
+    counted besides; the original never reads its list.
+
+    >>> read_action("<think>It is dark.</think><action>Look</action>", ("look",))
+    Reply(action='look', valid=True, admissible=True)
+    >>> read_action("I would look.", ("look",)).valid
+    False
+    """
+    opened = ACTION.search(text)
+    closed = ACTION_END.search(text, opened.end() if opened else 0)
+    if not opened or not closed:
+        action, in_order = text[-fallback:].lower().strip(), False
+    else:
+        action = text[opened.end():closed.start()].lower().strip()
+        in_order = thought_before(text, opened.start()) and not ACTION_END.search(text, 0, opened.start()) and not ACTION.search(action)
+    return Reply(action, in_order and not chinese(text), action in admissible)
+
+
+def thought_before(text: str, place: int) -> bool:
+    """<think> opens, then closes, then comes `place`."""
+    return 0 <= text.find("<think>") < text.find("</think>") < place
+
+
+def chinese(text: str) -> bool:
+    """The original's guard against drifting into another language."""
+    return any("\u4e00" <= character <= "\u9fff" for character in text)
 
 
 class Environment(Protocol):
