@@ -149,18 +149,16 @@ def make_config(given: dict) -> Config:
     config = Config(**{**PRESETS[preset], **given, "preset": preset})
     if config.dtype == "auto":  # on a CPU, training in bfloat16 is many times slower than in float32
         config.dtype = "bfloat16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "float32"
-    for name in ("updates", "tasks_per_update", "group_size", "max_turns", "max_reply_tokens", "skill_tokens", "minibatches",
-                 "sft_tasks", "sft_rollouts", "sft_epochs", "sft_batch", "train_games", "seen_games", "unseen_games", "eval_every",
-                 "eval_episodes", "save_every", "gradients_every", "sample_tokens"):
-        if getattr(config, name) < 1:
-            raise UserError(f"--{name.replace('_', '-')} is {getattr(config, name)}: expected at least 1")
-    if config.batch_tokens < 0:
-        raise UserError(f"--batch-tokens is {config.batch_tokens}: expected a number of tokens, or 0 for as many as fit")
-    for name in ("temperature", "eval_temperature", "learning_rate"):
-        if not getattr(config, name) > 0:
-            raise UserError(f"--{name.replace('_', '-')} is {getattr(config, name)}: expected more than 0")
-    if not 0 < config.train_fraction <= 1:
-        raise UserError(f"--train-fraction is {config.train_fraction}: expected a share of the training tasks, more than 0, at most 1")
+    for names, holds, expected in (
+            ("updates tasks_per_update group_size max_turns max_prompt_tokens max_reply_tokens analyzer_prompt_tokens skill_tokens minibatches "
+             "sft_tasks sft_rollouts sft_epochs sft_batch train_games seen_games unseen_games eval_every eval_episodes save_every "
+             "gradients_every sample_tokens", lambda x: x >= 1, "at least 1"),
+            ("history_length invalid_penalty kl_coef opd_coef gate_beta weight_decay lora_rank batch_tokens", lambda x: x >= 0, "0 or more"),
+            ("temperature eval_temperature analyzer_temperature learning_rate sft_learning_rate clip_ratio grad_clip", lambda x: x > 0, "more than 0"),
+            ("train_fraction", lambda x: 0 < x <= 1, "more than 0, at most 1")):
+        for name in names.split():
+            if not holds(getattr(config, name)):
+                raise UserError(f"--{name.replace('_', '-')} is {getattr(config, name)}: expected {expected}")
     if not METHODS[config.method].trains:  # its run is an evaluation
         config.updates, config.init = 0, "base" if config.init == "auto" else config.init
     if config.group_size < 2:
