@@ -1,4 +1,5 @@
 """Fixtures shared by the test files. Nothing is downloaded; games are made once a session."""
+import json
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,22 @@ def shared(path: str) -> Path:
     if not (SHARED / path).exists():
         pytest.skip(f"needs {SHARED / path}, which is not there (set SEED_SHARED to the folder that holds {path})")
     return SHARED / path
+
+
+def spec_cases(name: str):
+    """Worked cases of the original programs: `name` (cases_X.json) from $SEED_SPEC_CASES, or from shared/specs; skips without it."""
+    folder = Path(os.environ["SEED_SPEC_CASES"]) if os.environ.get("SEED_SPEC_CASES") else shared("specs")
+    if not (folder / name).exists():
+        pytest.skip(f"needs {folder / name}, which is not there (set SEED_SPEC_CASES to the folder that holds {name})")
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def each_case(name: str, part: str) -> list:
+    """The list `part` of a file of worked cases, for `parametrize`: one test a case, or one skipped test with the reason."""
+    try:
+        return spec_cases(name)[part]
+    except pytest.skip.Exception as reason:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=str(reason)))]
 
 
 @pytest.fixture(scope="session")
