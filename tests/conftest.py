@@ -1,4 +1,5 @@
 """Fixtures shared by the test files. Nothing is downloaded; games are made once a session."""
+import json
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,26 @@ def shared(path: str) -> Path:
     if not (SHARED / path).exists():
         pytest.skip(f"needs {SHARED / path}, which is not there (set SEED_SHARED to the folder that holds {path})")
     return SHARED / path
+
+
+def spec_cases(name: str):
+    """The worked cases of the environments' specification: a JSON file in $SEED_SPEC_CASES, by default the folder `specs` beside
+    the project. The test is skipped where it is absent."""
+    folder = Path(os.environ.get("SEED_SPEC_CASES") or SHARED / "specs")
+    if not (folder / name).exists():
+        pytest.skip(f"needs {folder / name}, which is not there (set SEED_SPEC_CASES to the folder with the worked cases)")
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def spec_params(name: str, *keys: str) -> list:
+    """The list under `keys` of such a file as parameters, one a test; a single skipped one where the file is absent."""
+    try:
+        cases = spec_cases(name)
+    except pytest.skip.Exception as reason:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=str(reason)))]
+    for key in keys:
+        cases = cases[key]
+    return [pytest.param(case, id=str(number)) for number, case in enumerate(cases)]
 
 
 @pytest.fixture(scope="session")
