@@ -93,7 +93,7 @@ def _context(policy, episode, history_length, max_prompt_tokens, library):
     history = tuple((s.context.observation, s.action) for s in steps[max(0, len(steps) - history_length):])
     while True:
         context = Context(episode.trajectory.task, history, episode.turn.observation, episode.turn.admissible,
-                          step=len(steps) + 1)
+                          step=len(steps) + 1, images=episode.turn.images)
         context = H(context, skill) if skill else context
         ids = policy.encode_context(context)
         if len(ids) <= max_prompt_tokens or not history:

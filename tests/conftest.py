@@ -21,19 +21,23 @@ def shared(path: str) -> Path:
 
 
 def spec_cases(name: str):
-    """Worked cases of the original programs: `name` (cases_X.json) from $SEED_SPEC_CASES, or from shared/specs; skips without it."""
-    folder = Path(os.environ["SEED_SPEC_CASES"]) if os.environ.get("SEED_SPEC_CASES") else shared("specs")
+    """The worked cases of the environments' specification: a JSON file in $SEED_SPEC_CASES, by default the folder `specs` beside
+    the project. The test is skipped where it is absent."""
+    folder = Path(os.environ.get("SEED_SPEC_CASES") or SHARED / "specs")
     if not (folder / name).exists():
-        pytest.skip(f"needs {folder / name}, which is not there (set SEED_SPEC_CASES to the folder that holds {name})")
+        pytest.skip(f"needs {folder / name}, which is not there (set SEED_SPEC_CASES to the folder with the worked cases)")
     return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
-def each_case(name: str, part: str) -> list:
-    """The list `part` of a file of worked cases, for `parametrize`: one test a case, or one skipped test with the reason."""
+def spec_params(name: str, *keys: str) -> list:
+    """The list under `keys` of such a file as parameters, one a test; a single skipped one where the file is absent."""
     try:
-        return spec_cases(name)[part]
+        cases = spec_cases(name)
     except pytest.skip.Exception as reason:
         return [pytest.param(None, marks=pytest.mark.skip(reason=str(reason)))]
+    for key in keys:
+        cases = cases[key]
+    return [pytest.param(case, id=str(number)) for number, case in enumerate(cases)]
 
 
 @pytest.fixture(scope="session")

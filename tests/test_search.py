@@ -9,7 +9,7 @@ import urllib.request
 from contextlib import contextmanager
 
 import pytest
-from conftest import ROOT, each_case, spec_cases
+from conftest import ROOT, spec_params, spec_cases
 from fakes import random_policy
 
 from seed import rollout as rollout_module
@@ -64,7 +64,7 @@ def world(tmp_path_factory):
 
 # --- worked cases
 
-@pytest.mark.parametrize("case", each_case("cases_search.json", "em"))
+@pytest.mark.parametrize("case", spec_params("cases_search.json", "em"))
 def test_worked_scores(case):
     answer, golds = case["prediction"], case["golden_answers"]
     listed = lambda value: [value] if isinstance(value, str) else value
@@ -73,7 +73,7 @@ def test_worked_scores(case):
     assert (int(exact_match(answer, golds)), int(sub_exact_match(answer, golds))) == (case["em"], case["subem"])
 
 
-@pytest.mark.parametrize("case", each_case("cases_search.json", "extract"))
+@pytest.mark.parametrize("case", spec_params("cases_search.json", "extract"))
 def test_worked_answers(case):
     answer, golds = extract_answer(case["text"]), case.get("golden_answers", ["Paris"])
     assert answer == case["extracted"]
@@ -81,13 +81,13 @@ def test_worked_answers(case):
     assert scores == (case["score_em"], case["score_subem"])
 
 
-@pytest.mark.parametrize("case", each_case("cases_search.json", "projection"))
+@pytest.mark.parametrize("case", spec_params("cases_search.json", "projection"))
 def test_worked_replies(case):
     reply = read(case["text"], BOTH)
     assert (reply.action, int(reply.valid)) == (case["action"], case["valid"])
 
 
-@pytest.mark.parametrize("case", each_case("cases_search.json", "episodes"))
+@pytest.mark.parametrize("case", spec_params("cases_search.json", "episodes"))
 def test_worked_episodes(case):
     """Through a real server that returns the recorded passages. Passages are shown with each "<" escaped (departure 1)."""
     corpus = spec_cases("cases_search.json")["corpus"]
