@@ -19,7 +19,7 @@ from pathlib import Path
 from seed.config import ENVIRONMENTS, Config, Parser, check_python, load_config, make_config
 from seed.envs import open_env
 from seed.errors import UserError, exit_cleanly
-from seed.evaluation import compare, evaluate
+from seed.evaluation import compare, evaluate, spread
 from seed.library import Library
 from seed.policy import load_policy
 from seed.runlog import RunLog, commit, versions
@@ -29,14 +29,13 @@ from seed.runlog import RunLog, commit, versions
 def main():
     check_python()
     args = arguments()
-    results = []
-    for run in [args.run, args.compare] if args.compare else [args.run]:
-        config, folder, chosen = what_to_play(args, run)
+    results, runs = [], [args.run, args.compare] if args.compare else [args.run]
+    for run, (config, folder, chosen) in zip(runs, [what_to_play(args, run) for run in runs]):
         env = open_env(config)
         policy = load_policy(config, folder)
         if args.temperature is not None:
             config.eval_temperature = args.temperature
-        tasks = env.tasks(args.split)[:args.episodes]
+        tasks = spread(env.tasks(args.split), args.episodes)
         result = evaluate(policy, env, tasks, config, repeats=args.repeats, seed=args.seed, title=f"{run or args.model}",
                           library=Library(config.env) if args.with_skills else None)
         trained = {"method": config.method, "train_seed": config.seed} if run else {"method": "vanilla"}
@@ -69,7 +68,7 @@ def arguments():
     parser.add_argument("--preset", help="with --model [auto]")
     parser.add_argument("--data", help="auto, made, or a data folder [the run's]")
     parser.add_argument("--split", default="valid_seen", choices=["train", "valid_seen", "valid_unseen"])
-    parser.add_argument("--episodes", type=int, help="only the first so many games of the list [all]")
+    parser.add_argument("--episodes", type=int, help="only so many games of the list, evenly spread over it [all]")
     parser.add_argument("--repeats", type=int, default=1, help="how often each game is played [1]")
     parser.add_argument("--with-skills", action="store_true", help="act with the static library's skills (seed/skills)")
     parser.add_argument("--temperature", type=float, help="sampling temperature [the run's: 0.4 as in the paper]")
@@ -79,7 +78,7 @@ def arguments():
     parser.add_argument("--json", help="write the results here")
     args = parser.parse_args()
     if bool(args.run) == bool(args.model):
-        parser.error("give either --run FOLDER or --model base")
+        parser.error("give either --run FOLDER or --model base" + ", not both" * bool(args.run))
     if args.compare and not args.run:
         parser.error("--compare needs --run")
     if args.run and (args.env or args.preset) or args.model and args.checkpoint:
@@ -100,7 +99,7 @@ def what_to_play(args, run) -> tuple[Config, Path | None, dict]:
     config.data = args.data or config.data
     there = log.checkpoints() or [0] * (config.updates == 0)  # vanilla and skill-prompt have their start alone
     if not there:
-        raise UserError(f"{run} has no checkpoint yet")
+        raise UserError(f"{run} has no checkpoint yet: go on with python train_seed.py --resume --out {run}")
     if args.checkpoint == "best":
         update, looked = log.best()
         rule = f"highest success on {config.eval_split} among {looked} evaluations during training"
@@ -116,8 +115,9 @@ def what_to_play(args, run) -> tuple[Config, Path | None, dict]:
 
 
 def show(result) -> None:
-    print(f"\n{result['run']}, checkpoint {result['checkpoint']}, {result['split']}: {result['tasks']} games "
-          f"(list {result['manifest']}), each {result['repeats']} times, temperature {result['temperature']}"
+    chosen = f" ({result['rule']}, update {result['update']})" if "rule" in result else ""
+    print(f"\n{result['run']}, checkpoint {result['checkpoint']}{chosen}, {result['split']}: {result['tasks']} games (list "
+          f"{result['manifest']}), each {'once' if result['repeats'] == 1 else str(result['repeats']) + ' times'}, temperature {result['temperature']}"
           + ", with the library's skills" * result["with_skills"])
     for kind, rate in [("all", result), *result["by_type"].items()]:
         print(f"  {kind:32s} {rate['wins']:4d} of {rate['games']:4d} = {rate['success']:6.1%}  [{rate['low']:.1%}, {rate['high']:.1%}]")

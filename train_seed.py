@@ -5,7 +5,7 @@
     python train_seed.py --resume --out runs/my-run
     torchrun --nproc-per-node 2 --local-ranks-filter 0 train_seed.py --env alfworld
 
-In the paper: section 3. Each update plays, analyses, re-scores and learns (`seed/update.py`); the updated policy plays *and
+In the paper: Stage 2. Each update plays, analyses, re-scores and learns (`seed/update.py`); the updated policy plays *and
 analyses* next: that is the self-evolving loop, and this file is the loop with its checkpoints and evaluations.
 
 How it differs from the paper:
@@ -26,13 +26,13 @@ from seed import distributed
 from seed.config import Config, parse
 from seed.envs import open_env
 from seed.errors import UserError, exit_cleanly
-from seed.evaluation import evaluate
+from seed.evaluation import evaluate, spread
 from seed.library import library_for
 from seed.memory import micro_batch_tokens
 from seed.methods import METHODS
 from seed.metrics import check_sampling, one_line, warnings
 from seed.policy import load_policy
-from seed.runlog import RunLog
+from seed.runlog import RunLog, must_be_new
 from seed.trajectory import manifest_hash
 from seed.update import one_update
 from train_sft import stage1
@@ -45,6 +45,8 @@ def main():
     run = None
     if config.resume:
         run, config = RunLog.reopen(config, given)
+    elif distributed.rank() == 0:
+        must_be_new(config.out)
     if config.tasks_per_update < distributed.world():
         raise UserError(f"--tasks-per-update {config.tasks_per_update} for {distributed.world()} processes: expected at least one task each")
     env = distributed.first_alone(lambda: open_env(config))
@@ -61,12 +63,14 @@ def main():
         first = 0
         run = RunLog.create(config, {"games": manifest_hash(tasks), "data": str(env.root), "started_from": str(start)})
         run.save_start(policy)
-    config.batch_tokens = micro_batch_tokens(policy, config.batch_tokens)
+        print(f"run folder: {run.folder}", file=sys.stderr)
+    config.batch_tokens = micro_batch_tokens(policy, config.batch_tokens)  # 0 means: measured, once the optimiser is there
     if first == 0:
         run_evaluation(run, config, policy, env, 0, library)
 
     if not config.updates:
-        print(f"{config.method} trains nothing: its evaluation is in {run.folder / 'evaluations.jsonl'}", file=sys.stderr)
+        run.draw()
+        print(f"{config.method} trains nothing: this was its evaluation", file=sys.stderr)
     began, fingerprint = time.time(), policy.fingerprint()
     for update in range(first, config.updates):
         metrics, trajectories = one_update(config, policy, optimizer, env, next_tasks(config, tasks, update), update, library)
@@ -87,6 +91,7 @@ def main():
         print(f"update {update + 1}/{config.updates}: {one_line(metrics)}, about {left / 60:.0f} min left", file=sys.stderr)
         for warning in warnings(metrics):
             print(f"  note: {warning}", file=sys.stderr)
+    print(f"done: see {run.folder / 'curves.png'}, and python eval.py --run {run.folder} --split valid_unseen", file=sys.stderr)
 
 
 def first_policy(config, env) -> Path | None:
@@ -122,7 +127,7 @@ def run_evaluation(run, config, policy, env, update: int, library) -> None:
         split = "valid_unseen"
         print(f"no split {config.eval_split} in the data: evaluating on {split}", file=sys.stderr)
     for skills in [None, library] if METHODS[config.method].acts_with else [None]:
-        result = evaluate(policy, env, env.tasks(split)[:config.eval_episodes], config, library=skills)
+        result = evaluate(policy, env, spread(env.tasks(split), config.eval_episodes), config, library=skills)
         run.write("evaluations.jsonl", json.dumps({"update": update, "split": split, **result}))
         print(f"update {update}: {result['wins']} of {result['games']} {split} games won{' with skills' if skills else ''} = "
               f"{result['success']:.1%} [{result['low']:.1%}, {result['high']:.1%}], {result['mean_turns']:.1f} turns, "

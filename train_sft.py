@@ -3,7 +3,7 @@
     python train_sft.py --env alfworld
     python train_sft.py --env alfworld --annotator policy --tasks 64 --rollouts 4 --epochs 3 --out runs/my-sft
 
-In the paper: section 2. The base policy plays K0 rollouts of each of M training tasks without any skill; an annotator
+In the paper: Stage 1. The base policy plays K0 rollouts of each of M training tasks without any skill; an annotator
 writes a hindsight skill for each finished trajectory; the well-formed ones are D_sft; the policy is fine-tuned on the skill
 JSON alone:  L_sft = - E_(x,s) sum_l log pi_theta(s_l | x, s_<l),  x the analyzer's prompt. The result starts Stage 2, as
 actor and as analyzer. `train_seed.py` runs this by itself where its result is not there yet.
@@ -31,10 +31,10 @@ import torch
 from tqdm import tqdm
 
 from seed.analyzer import answer_json, fit_prompt
-from seed.annotators import annotate
+from seed.annotators import annotate, check_annotator
 from seed.config import Config, parse
 from seed.envs import open_env
-from seed.errors import UserError, exit_cleanly
+from seed.errors import UserError, exit_cleanly, go_on_with
 from seed.evaluation import play_options, summarise
 from seed.memory import micro_batch_tokens, with_less_if_needed
 from seed.policy import load_policy
@@ -55,6 +55,7 @@ def stage1(config: Config, env, out: Path | None = None) -> Path:
 
     The default folder is named by a hash of all that the result depends on: another setting is another folder.
     """
+    check_annotator(config)
     policy = load_policy(config)
     tasks = env.tasks("train")
     settings = {name: getattr(config, name) for name in MATTERS}
@@ -168,6 +169,8 @@ def digest(text: str) -> str:
 def main():
     config, given = parse(__doc__, stage1=True)
     out = Path(config.out) if "out" in given else None
+    if out:
+        go_on_with(" ".join(["python", *sys.argv, *["--resume"] * (not config.resume)]))
     if out and out.exists() and not config.resume:
         raise UserError(f"{out} exists: add --resume to go on with it, or give another --out")
     stage1(config, open_env(config), out)

@@ -1,6 +1,6 @@
 """The analyzer: a finished trajectory in, a hindsight skill out.
 
-In the paper: A(x_tau) of section 3 and the prompt of Figure 10. x_tau holds the task description, episode_success and the
+In the paper: A(x_tau) of both stages and the prompt of Figure 10. x_tau holds the task description, episode_success and the
 formatted trajectory; the answer is a JSON object with exactly two fields, `episode_summary` and `episode_skill`. In Stage 1
 an external model writes the answers, in Stage 2 the policy itself does, with the weights that played the episode.
 

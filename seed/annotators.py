@@ -1,4 +1,4 @@
-"""Who writes the hindsight skills of Stage 1: the A_ext of the paper's section 2.
+"""Who writes the hindsight skills of Stage 1: the paper's A_ext.
 
 The paper uses an external model. Here it is one of three, all given the same prompt (Figure 10) and held to the same form:
 - policy: the base model annotates its own trajectories (no network, any preset; quality is what the model has);
@@ -38,18 +38,30 @@ def annotate(trajectories: list[Trajectory], policy, config, cache: Path) -> lis
         answers = [hindsight(t) for t in trajectories]
         return [(*a, None) if a else (None, None, "the task's sentence is none of ALFWorld's templates") for a in answers]
     if config.annotator == "openai":
-        return _endpoint(trajectories, policy, config, cache)
+        return _ask_endpoint(trajectories, policy, config, cache)
     analyze(policy, trajectories, f"stage 1, seed {config.seed}", temperature=config.analyzer_temperature,
             most_prompt_tokens=config.analyzer_prompt_tokens, most_skill_tokens=config.skill_tokens,
             batch_tokens=config.sample_tokens)
     return [(t.summary, t.skill, t.skill_error) for t in trajectories]
 
 
-def _endpoint(trajectories, policy, config, cache):
+def endpoint() -> tuple[str, str, str]:
+    """(base URL, model, key) of --annotator openai, from the environment."""
     base, model, key = (os.environ.get(f"OPENAI_{name}", "").strip() for name in ("BASE_URL", "MODEL", "API_KEY"))
     if not base or not model:
         raise UserError("--annotator openai needs OPENAI_BASE_URL and OPENAI_MODEL (and OPENAI_API_KEY where the endpoint asks "
                         "for one), for example OPENAI_BASE_URL=https://host/v1 OPENAI_MODEL=name; or take --annotator policy")
+    return base, model, key
+
+
+def check_annotator(config) -> None:
+    """Before anything is played: what the annotator needs is there."""
+    if config.annotator == "openai":
+        endpoint()
+
+
+def _ask_endpoint(trajectories, policy, config, cache):
+    base, model, key = endpoint()
     prompts = [fit_prompt(t, policy.encode, config.analyzer_prompt_tokens) for t in trajectories]
     digest = lambda prompt: hashlib.sha256(f"{model}\n{prompt}".encode()).hexdigest()
     known = {entry["key"]: entry["answer"] for entry in map(json.loads, read_lines(cache))}

@@ -3,7 +3,14 @@
 In the paper: the deterministic context augmentation that turns a history h_t into h~_t = H(h_t, s). It inserts the skill
 next to the task description and changes nothing else. Both hold by construction: a context is its parts, H sets one of
 them, and rendering (`seed/prompts.py`) writes the skill's section right behind the task, inside the user turn, where no
-chat template and no truncation can lose it.
+chat template and no truncation can lose it:
+
+    You are an agent ... Your task is to: put a mug in shelf.
+    A skill for this task, to act by: Find mug in desk 1, take it, put it in shelf.      <- in h~ alone
+    You are now at step 1 and your current observation is: ...
+
+So the teacher's prompt is longer by the skill; it may pass --max-prompt-tokens, which shortens the history that h shows and
+nothing else.
 """
 from dataclasses import replace
 

@@ -24,11 +24,12 @@ def knob(default, meaning: str, paper: str = "", choices=None):
 class Config:
     # --- what to run
     env: str = knob("alfworld", "environment", choices=ENVIRONMENTS)
-    preset: str = knob("auto", "model and sizes (auto: qwen2.5-3b on a CUDA device, else tiny)")
+    preset: str = knob("auto", "model and sizes: tiny, smollm2-135m, qwen2.5-1.5b, qwen2.5-3b, qwen2.5-7b, qwen3-1.7b (auto: qwen2.5-3b on a "
+                       "CUDA device, else tiny)")
     method: str = knob("seed", "objective", choices=tuple(METHODS))
     init: str = knob("auto", "start of RL: auto (Stage 1's result, made first where there is none), base, or a folder", "Stage 1")
     updates: int = knob(150, "RL updates", "150")
-    seed: int = knob(0, "seed of everything: task order, sampling, made games stay the same")
+    seed: int = knob(0, "seed of task order and sampling (made games and Stage 1 have their own, always the same)")
     out: str = knob("", "run folder (default: runs/ENV-PRESET-METHOD-seedSEED)")
     resume: bool = knob(False, "go on from the last checkpoint of the run folder")
     # --- games
@@ -81,7 +82,7 @@ class Config:
     # --- evaluation during training, logging
     eval_every: int = knob(5, "updates between evaluations; the first and the last state are always evaluated", "5")
     eval_split: str = knob("valid_seen", "split of these evaluations", "valid_seen", ("valid_seen", "valid_unseen"))
-    eval_episodes: int = knob(128, "games of these evaluations: the first of the sorted list", "128, drawn at random")
+    eval_episodes: int = knob(128, "games of these evaluations, evenly spread over the sorted list", "128, drawn at random")
     eval_temperature: float = knob(0.4, "sampling temperature of evaluations", "0.4")
     save_every: int = knob(1, "updates between checkpoints")
     gradients_every: int = knob(5, "updates between measurements of |lambda grad L_opd| / |grad L_rl| (costs one more backward pass)")
@@ -106,6 +107,9 @@ PRESETS = {
 }
 
 
+OTHER_NAMES = {"--lambda": "--opd-coef", "--beta": "--gate-beta", "--lr": "--learning-rate"}  # the paper's and other programs'
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with errors of one line, and a guess at what was meant."""
 
@@ -116,8 +120,13 @@ class Parser(argparse.ArgumentParser):
         values, unknown = self.parse_known_args(args, namespace)
         if unknown:
             known = [option for action in self._actions for option in action.option_strings]
-            near = difflib.get_close_matches(unknown[0].split("=")[0], known, 1)
-            self.error(f"unknown option {unknown[0]}" + (f", did you mean {near[0]}?" if near else ""))
+            first = unknown[0].split("=")[0]
+            near = difflib.get_close_matches(first, known, 1, cutoff=0.7)
+            near = [OTHER_NAMES[first]] if OTHER_NAMES.get(first) in known else near
+            if not first.startswith("-"):
+                near = [option for option in ("--run", "--env") if option in known][:1]
+                near = [f"{near[0]} {first}"] if near else []
+            self.error(f"unknown option {first}" + (f", did you mean {near[0]}?" if near else ""))
         return values
 
 
@@ -128,7 +137,8 @@ def parse(doc: str, stage1: bool = False, arguments: list[str] | None = None) ->
     for knob_ in fields(Config):
         flag = "--" + (knob_.name.removeprefix("sft_") if stage1 else knob_.name).replace("_", "-")
         meta = knob_.metadata
-        help_ = f"{meta['meaning']} [{knob_.default}]" + (f" (paper: {meta['paper']})" if meta["paper"] else "")
+        own = f"; tiny: {PRESETS['tiny'][knob_.name]}" if PRESETS["tiny"].get(knob_.name, knob_.default) != knob_.default else ""
+        help_ = f"{meta['meaning']} [{knob_.default}{own}]" + (f" (paper: {meta['paper']})" if meta["paper"] else "")
         options = dict(dest=knob_.name, default=argparse.SUPPRESS, help=help_.replace("%", "%%"))
         if knob_.type is bool:
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, **options)
@@ -179,10 +189,19 @@ def load_config(path: Path) -> Config:
         if set(data) != {knob_.name for knob_ in fields(Config)}:
             raise ValueError(f"options differ: {sorted(set(data) ^ {knob_.name for knob_ in fields(Config)})}")
         return Config(**data)
-    except FileNotFoundError:
-        raise UserError(f"{Path(path).parent} is no run folder: it has no {Path(path).name}") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{Path(path).parent.absolute()} is no run folder: it has no {Path(path).name}. "
+                        f"{known_runs(Path(path).parent)}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is not a configuration of this version: {error}") from None
+
+
+def known_runs(folder: Path) -> str:
+    """What to type instead of `folder`: the run that it is in, or those that there are."""
+    if holder := next((parent for parent in folder.absolute().parents if (parent / "config.json").exists()), None):
+        return f"It is a part of {holder}: give that"
+    there = sorted(str(path.parent) for path in Path("runs").glob("*/config.json"))
+    return f"Run folders here: {', '.join(there)}" if there else "There is no run folder below runs/ here"
 
 
 def as_dict(config: Config) -> dict:

@@ -10,6 +10,15 @@ import sys
 from typing import Iterable
 
 
+_go_on = "the same command again"
+
+
+def go_on_with(command: str) -> None:
+    """What to type to go on from here, should the program be interrupted: it is printed then."""
+    global _go_on
+    _go_on = command
+
+
 class UserError(Exception):
     """Bad input, a missing file, an impossible combination: something that the user can put right."""
 
@@ -36,16 +45,16 @@ def exit_cleanly(main):
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
                 raise
             print(f"error: cannot write {error.filename or 'the run folder'}: {error.strerror}; what was written so far is "
-                  f"kept: make room (or choose another --out) and go on with --resume", file=sys.stderr)
+                  f"kept: make room (or choose another --out), then type: {_go_on}", file=sys.stderr)
             raise SystemExit(2) from None
         except RuntimeError as error:
             if type(error).__name__ != "OutOfMemoryError":  # torch's; this module does without torch
                 raise
             print(f"error: the GPU's memory does not hold this ({str(error).splitlines()[0][:100]}): close other programs, or give a "
-                  f"smaller --sample-tokens; a run goes on with --resume", file=sys.stderr)
+                  f"smaller --sample-tokens; to go on, type: {_go_on}", file=sys.stderr)
             raise SystemExit(2) from None
         except KeyboardInterrupt:
-            print("stopped; a run of train_seed.py or train_sft.py goes on with --resume", file=sys.stderr)
+            print(f"stopped; to go on, type: {_go_on}", file=sys.stderr)
             raise SystemExit(130) from None
 
     return wrapped

@@ -29,6 +29,13 @@ def evaluate(policy, env, tasks: list[Task], config, repeats: int = 1, seed: int
             "with_skills": library is not None, "seed": seed, "tasks": len(tasks), "manifest": manifest_hash(tasks)}
 
 
+def spread(tasks: list[Task], number: int | None) -> list[Task]:
+    """So many tasks, evenly spread over the sorted list (which begins with all those of one type); None: all of them."""
+    if number is None or number >= len(tasks):
+        return tasks
+    return [tasks[i * len(tasks) // number] for i in range(number)]
+
+
 def play_options(config, temperature: float) -> dict:
     """The configuration as `rollout` takes it."""
     return dict(max_turns=config.max_turns, history_length=config.history_length, temperature=temperature,

@@ -1,6 +1,6 @@
 """Group-relative policy optimisation: the outcome-based half of the objective, L_rl.
 
-In the paper: section 3, A_{q,n} = (R(tau_q^(n)) - mu_q) / (sigma_q + eps), broadcast to all tokens of the trajectory, a
+In the paper: Stage 2, A_{q,n} = (R(tau_q^(n)) - mu_q) / (sigma_q + eps), broadcast to all tokens of the trajectory, a
 PPO-clipped surrogate and a KL penalty to the initial (SFT) policy.
 
 Pure functions of tensors; this file imports torch and nothing else.
@@ -10,8 +10,9 @@ Losses come back per token, [B, L], exactly 0 outside the mask, whatever stands 
 Choices that papers leave open:
 1. mu and sigma are over the N trajectories of a group (the authors' training code takes them over all of their steps, with
    the penalties in); sigma has N - 1 in the denominator, as theirs (one success in eight: A = 2.47).
-2. A group whose members all got the same reward has A = 0 exactly. There the invalid-action penalty, which is given per
-   step, is divided by 1 instead of by sigma + eps = eps.
+2. A group whose members all got the same reward has A = 0 exactly. The invalid-action penalty, which is given per step, is
+   divided by sigma + eps as the rewards are; in such a group sigma is 0, and 0.1 / eps would be 100,000: there it is taken
+   as it is (`scale_N` is 1 / (sigma + eps), or 1).
 """
 import torch
 
@@ -19,7 +20,7 @@ import torch
 def group_advantages(rewards_N: torch.Tensor, groups_N: torch.Tensor, eps: float = 1e-6):
     """(A_N, scale_N): A = (R - mu) / (sigma + eps) within each group, and 1 / (sigma + eps), or 1 where sigma is 0.
 
-    Source: section 3 of the method. rewards_N: R(tau); groups_N: integer group ids in any order.
+    Source: the paper's group-relative advantage (Stage 2). rewards_N: R(tau); groups_N: integer group ids in any order.
     """
     advantages_N, scale_N = torch.zeros_like(rewards_N), torch.ones_like(rewards_N)
     for group in groups_N.unique():

@@ -1,6 +1,6 @@
 """The distillation losses: what a teacher that has seen a skill adds to the reward.
 
-In the paper: section 3, L_opd, and L_seed = L_rl + lambda * L_opd; the siblings are those of Table 1's other methods (which
+In the paper: Stage 2, L_opd, and L_seed = L_rl + lambda * L_opd; the siblings are those of Table 1's other methods (which
 method uses which: `seed/methods.py`). The same policy scores the same sampled tokens twice:
     ell_skill = log pi_theta(a_l | h~, a_<l)   teacher: the context holds a skill; no gradient
     ell       = log pi_theta(a_l | h,  a_<l)   student: the plain context that it acted in
@@ -12,6 +12,10 @@ trajectories that have a usable skill. A loss comes back per token, [B, L], exac
 all action tokens of the optimisation step, masked or not (`grpo.token_mean`): a trajectory without a skill weighs nothing.
 All take the same arguments, so that the loop can call any of them: beta is the gate's, old_BL (ell_old, the policy that
 played; None: the policy as it is now) that of the importance ratio.
+
+Why this is not just self-imitation: for tokens drawn from the student itself, E[grad ell] = sum_a pi(a) grad log pi(a) = grad 1 = 0.
+A gate that is the same for all tokens would pull every sampled token up and move the policy nowhere, in expectation; what
+teaches is how the gate (or Delta) *varies*: tokens above the average gain at the cost of those below.
 
 How it differs from the papers: the sums over the vocabulary that OPSD and Skill-SD can take for their divergences are
 estimated here on the sampled tokens alone, as SEED does; nothing else is stored.

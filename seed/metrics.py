@@ -64,7 +64,7 @@ def update_metrics(meter: Meter, trajectories, answers, crashed, has_teacher: bo
             "skill_tokens": sum(map(len, answers)) / max(1, len(answers)), "delta_mean": mean,
             "delta_abs": sums["delta_abs"] / taught, "delta_std": abs(sums["delta_squared"] / taught - mean ** 2) ** 0.5,
             **{name: sums[key] / taught if key in sums else None for name, key in (("gate_mean", "gate"), ("gate_open", "gate_open"))},
-            **{name: sums[name] for name in ("gradient_ratio", "gradient_cosine") if name in sums}}
+            **{name: sums.get(name) for name in ("gradient_ratio", "gradient_cosine")}}
     # What was not measured is null, not 0.
     metrics = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in metrics.items()}
     return metrics | {"tokens": int(tokens), "prompt_tokens": sum(len(step.prompt_ids) for step in steps),

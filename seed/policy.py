@@ -124,6 +124,7 @@ def load_policy(config, folder: str | Path | None = None, identity: dict | None 
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
     logging.disable_progress_bar()
+    logging.set_verbosity_error()  # a hub that cannot be reached is told in one line below, not in ten
     name = local_model(config.model)
     identity = identity or {"preset": config.preset, "model": model_name(name), "lora_rank": config.lora_rank,
                             "quantize": config.quantize}
@@ -208,7 +209,7 @@ def check_identity(folder: Path, identity: dict) -> None:
         saved = json.loads((folder / "policy.json").read_text())
     except (OSError, ValueError):
         raise UserError(f"{folder} holds no saved policy (no readable policy.json): expected a folder like "
-                        f"runs/NAME/checkpoints/last/policy") from None
+                        f"runs/NAME/checkpoints/update-20/policy") from None
     if saved != identity:
         raise UserError(f"{folder} was saved with {saved}, and this run has {identity}: give the same --preset, --model and "
                         f"--lora-rank, or another folder")

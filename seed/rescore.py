@@ -15,6 +15,7 @@ Rows are padded on the right: with causal attention no real token ever sees the 
 """
 import torch
 from torch.utils.checkpoint import checkpoint
+from tqdm import tqdm
 
 CHUNK = 256  # action tokens projected to the vocabulary at once
 
@@ -30,6 +31,11 @@ def micro_batches(lengths: list[int], batch_tokens: int) -> list[list[int]]:
     return batches + [batch] if batch else batches
 
 
+def progress(batches: list, title: str):
+    """The micro-batches one by one, with a bar on a terminal."""
+    return tqdm(batches, desc=title, unit="batch", leave=False, disable=None)
+
+
 def action_logprobs(policy, rows: list[tuple[list[int], list[int]]], reference: bool = False):
     """(logp_BL, entropy_BL, mask_BL) of one micro-batch; 0 and False beyond a row's reply. Differentiable in logp_BL.
 
@@ -38,11 +44,13 @@ def action_logprobs(policy, rows: list[tuple[list[int], list[int]]], reference: 
     longest = max(len(prompt) + len(action) for prompt, action in rows)
     ids_BT = torch.tensor([prompt + action + [policy.pad_id] * (longest - len(prompt) - len(action))
                            for prompt, action in rows], device=policy.device)
-    policy.model.train(torch.is_grad_enabled())  # changes one thing, since no model here has dropout: gradient checkpointing
+    # train() or eval() changes one thing here, since no model has dropout: with gradient checkpointing on, it works in train().
+    policy.model.train(torch.is_grad_enabled())
     with policy.weights(reference) as (backbone, head):
         hidden_BTD = backbone(input_ids=ids_BT, use_cache=False).last_hidden_state
 
-    # Token l of a row's reply is predicted at position len(prompt) - 1 + l.
+    # Token l of a row's reply is predicted at position len(prompt) - 1 + l. Only these N positions of all rows go on, in one flat
+    # list (prompt of 5, reply of 2: positions 4 and 5), and their scores are put back into [B, L] below.
     lengths_B = torch.tensor([len(action) for _, action in rows], device=policy.device)
     starts_B = torch.tensor([len(prompt) - 1 for prompt, _ in rows], device=policy.device)
     steps_L = torch.arange(int(lengths_B.max()), device=policy.device)
@@ -53,7 +61,7 @@ def action_logprobs(policy, rows: list[tuple[list[int], list[int]]], reference: 
 
     logp, entropy = [], []
     for hidden, target in zip(hidden_ND.split(CHUNK), target_N.split(CHUNK)):
-        project = _keep_little if torch.is_grad_enabled() else _project
+        project = _project_checkpointed if torch.is_grad_enabled() else _project
         for values, out in zip(project(head, hidden, target), (logp, entropy)):
             out.append(values)
     logp_BL = hidden_ND.new_zeros(mask_BL.shape, dtype=torch.float32).index_put((row_N, step_N), torch.cat(logp))
@@ -68,7 +76,7 @@ def _project(head, hidden, target):
     return logp_NV.gather(1, target[:, None])[:, 0], entropy_N
 
 
-def _keep_little(head, hidden, target):
+def _project_checkpointed(head, hidden, target):
     return checkpoint(_project, head, hidden, target, use_reentrant=False)
 
 
@@ -76,7 +84,7 @@ def _keep_little(head, hidden, target):
 def score(policy, rows, batch_tokens: int, reference: bool = False) -> list[torch.Tensor]:
     """Log-probs of each row's action tokens, in the order of `rows`, without gradient."""
     scores = [None] * len(rows)
-    for batch in micro_batches([len(prompt) + len(action) for prompt, action in rows], batch_tokens):
+    for batch in progress(micro_batches([len(prompt) + len(action) for prompt, action in rows], batch_tokens), "scoring"):
         logp_BL, _, mask_BL = action_logprobs(policy, [rows[i] for i in batch], reference)
         for i, logp_L, mask_L in zip(batch, logp_BL, mask_BL):
             scores[i] = logp_L[mask_L]

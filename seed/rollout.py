@@ -1,6 +1,6 @@
 """Playing episodes: many at once, in lock step.
 
-In the paper: pi_old collects, for each task q, a group of N trajectories (section 3). All episodes that are still running
+In the paper: pi_old collects, for each task q, a group of N trajectories (Stage 2). All episodes that are still running
 take their next step together, so one batch of prompts serves them all; one whose game is over leaves its slot to the
 next. The order of episodes, slots and batches has no influence on what is played: every reply has a random stream named by
 seed, task, copy and step.

@@ -27,7 +27,7 @@ import torch
 
 from seed.config import Config, as_dict, load_config
 from seed.distributed import rank
-from seed.errors import UserError
+from seed.errors import UserError, go_on_with
 
 FILES = ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl")
 SIZES = {"updates", "batch_tokens", "sample_tokens"}   # what may be other when a run goes on: how far, and how much at once
@@ -60,6 +60,13 @@ def read_lines(path: Path) -> list[str]:
     return data[:data.rfind(b"\n") + 1].decode().split("\n")[:-1]  # not splitlines: a text may hold other line separators
 
 
+def must_be_new(folder: Path) -> None:
+    """A new run needs a folder of its own."""
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists: add --resume to go on with it as it was, or give another --out, for example --out {folder}-2")
+
+
 def on_first_rank(write):
     """Of several processes only the first writes (`seed/distributed.py`)."""
     return functools.wraps(write)(lambda *args, **options: write(*args, **options) if rank() == 0 else None)
@@ -75,11 +82,14 @@ class RunLog:
         run = cls(config.out)
         if rank():
             return run
-        if run.folder.exists() and any(run.folder.iterdir()):
-            raise UserError(f"{run.folder} exists: add --resume to go on with it, or give another --out")
+        must_be_new(run.folder)
         run.folder.mkdir(parents=True, exist_ok=True)
         run.record(config, {"command": " ".join(sys.argv), "versions": versions(), "commit": commit(), **facts})
+        run.say_how_to_go_on()
         return run
+
+    def say_how_to_go_on(self) -> None:
+        go_on_with(f"python train_seed.py --resume --out {self.folder}")
 
     @on_first_rank
     def record(self, config: Config, facts: dict) -> None:
@@ -100,7 +110,15 @@ class RunLog:
         for name in given & SIZES:
             setattr(stored, name, getattr(config, name))
         stored.out = config.out
-        run.record(stored, {name: value for name, value in run.facts().items() if name not in ("config", "config_hash")})
+        facts = {name: value for name, value in run.facts().items() if name not in ("config", "config_hash")}
+        run.record(stored, facts)
+        run.say_how_to_go_on()
+        done = run.checkpoints()[-1] if run.checkpoints() else 0
+        if done >= stored.updates > 0:
+            raise UserError(f"{run.folder} has all its {stored.updates} updates: give a larger --updates to go on")
+        print(f"going on with {run.folder} after update {done}", file=sys.stderr)
+        if facts["commit"] != commit() or commit().endswith("+"):
+            print(f"  note: it began with the code of commit {facts['commit']}, this is {commit()}", file=sys.stderr)
         return run, stored
 
     def facts(self) -> dict:

@@ -1,6 +1,6 @@
 """Tasks, contexts, steps and trajectories: the data that every other file passes on.
 
-In the paper (section 2 of its method): a trajectory tau = {(o_t, a_t, r_t)}, t = 0..T-1, with the history
+In the paper (the setting, a POMDP): a trajectory tau = {(o_t, a_t, r_t)}, t = 0..T-1, with the history
 h_t = (o_0, a_0, ..., o_t) and one outcome R(tau). Here h_t is a `Context`: not a string but its parts, so that the
 context with a skill, h~ = H(h, s), is the same object with one field set (`seed/augment.py`). An action a_t is the whole
 reply of one turn, and `Step.action_ids` is the token sequence a_{t,1..L} that was sampled: the record from which

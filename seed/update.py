@@ -1,11 +1,14 @@
 """One update: play, analyse, re-score, learn.
 
-In the paper: section 3, Algorithm SEED, one pass of its loop. The steps are numbered as in the README's ten lines:
+In the paper: Stage 2, one pass of its loop. The names are the paper's (sg[x]: x without gradient):
 
     trajectories  ~  pi_old, N for each task, plain contexts h
     s             =  A_old(x_tau), the same weights, for every finished trajectory
     ell, ell_skill   of the very tokens that were sampled, under h and under H(h, s)
     L_seed        =  L_rl + lambda * L_opd,   each the mean over all action tokens of the optimisation step
+
+All of it is done with one set of weights: pi_old is pi_theta as it is when the update begins, and plays, analyses and teaches.
+Updates are numbered from 0 inside the code and from 1 in what is printed and written.
 
 Shapes: N trajectories of the update, B rows of a micro-batch (a row is one step), L action tokens of its longest reply.
 
@@ -33,7 +36,7 @@ from seed.grpo import clipped_surrogate, group_advantages, kl_k3, step_advantage
 from seed.memory import with_less_if_needed
 from seed.methods import METHODS
 from seed.metrics import Meter, check_replies, check_skills, compare_gradients, update_metrics
-from seed.rescore import action_logprobs, micro_batches, score
+from seed.rescore import action_logprobs, micro_batches, progress, score
 from seed.rollout import rollout
 from seed.trajectory import Step, Trajectory
 
@@ -168,9 +171,9 @@ def accumulate(config, policy, rows: list[Row], tokens: float, update: int, mete
     for p in parameters:
         p.grad = torch.zeros_like(p)
     distilled = [torch.zeros_like(p) for p in parameters] if measure else []
-    for part in micro_batches([sum(map(len, row.ids)) for row in rows], config.batch_tokens):
+    for part in progress(micro_batches([sum(map(len, row.ids)) for row in rows], config.batch_tokens), "learning"):
         batch = [rows[i] for i in part]
-        rl, opd = losses(config, policy, batch, tokens, meter)
+        rl, opd = objective(config, policy, batch, tokens, meter)
         check_finite([rl.item(), opd.item()], "loss", where(update, batch[0].trajectory))
         if measure:
             grads = torch.autograd.grad(weight * opd, parameters, retain_graph=True)
@@ -179,7 +182,7 @@ def accumulate(config, policy, rows: list[Row], tokens: float, update: int, mete
     return distilled
 
 
-def losses(config, policy, rows: list[Row], tokens: float, meter: Meter):
+def objective(config, policy, rows: list[Row], tokens: float, meter: Meter):
     """(L_rl, L_opd) of one micro-batch, as its share of the mean over the optimisation step's `tokens` action tokens."""
     method = METHODS[config.method]
     logp_BL, entropy_BL, mask_BL = action_logprobs(policy, [row.ids for row in rows])
@@ -203,7 +206,7 @@ def losses(config, policy, rows: list[Row], tokens: float, meter: Meter):
         kl_BL = kl_k3(logp_BL, pad([row.reference for row in rows]), mask_BL)
         rl = rl + config.kl_coef * token_mean(kl_BL, mask_BL, tokens)
         meter.add("kl", kl_BL.detach().sum())
-    opd = 0.0 * rl
+    opd = 0.0 * rl  # a method without one: still a tensor with a gradient, of 0
     if method.loss:
         opd_BL, seen = method.loss(logp_BL, teacher_BL, taught_BL, config.gate_beta, old_BL)
         opd = token_mean(opd_BL, mask_BL, tokens)

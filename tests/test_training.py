@@ -323,14 +323,14 @@ def test_what_is_not_finite_stops_with_update_and_episode(train, monkeypatch, ca
 
 def test_out_of_memory_goes_on_with_half(train, tmp_path, monkeypatch, capsys):
     """A micro-batch that does not fit: its optimisation step starts again, and no number counts twice."""
-    losses, calls = update.losses, []
+    objective, calls = update.objective, []
 
     def short_of_memory(*args):
         calls.append(1)
         if len(calls) == 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return losses(*args)
-    monkeypatch.setattr(update, "losses", short_of_memory)
+        return objective(*args)
+    monkeypatch.setattr(update, "objective", short_of_memory)
     assert train("a", "--updates", 1, "--batch-tokens", 3000) == 0 and "micro-batches of 1,500 tokens" in capsys.readouterr().err
     monkeypatch.undo()
     assert train("b", "--updates", 1, "--batch-tokens", 1500) == 0

@@ -21,7 +21,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from seed.envs.base import GameError, Turn, Words, read_action
+from seed.envs.base import GameError, Turn, Words, new_folder, read_action
 from seed.errors import UserError
 from seed.trajectory import Task
 
@@ -73,10 +73,10 @@ def open_env(config) -> "AlfWorld":
     numbers = dict(zip(SPLITS, (config.train_games, config.seen_games, config.unseen_games)))
     root = CACHE / f"alfworld-v{GAMES_VERSION}-{config.households}-{'-'.join(map(str, numbers.values()))}"
     if not root.is_dir():
+        difficulty = Difficulty.parse(config.households)
         print(f"games: making {sum(numbers.values())} small ones in {root} (no downloaded ALFWorld data is used)", file=sys.stderr)
-        unfinished = Path(f"{root}.{os.getpid()}")
-        make_games(unfinished, numbers, Difficulty.parse(config.households), GAMES_SEED, CACHE / "groundings")
-        os.replace(unfinished, root)
+        with new_folder(root) as unfinished:
+            make_games(unfinished, numbers, difficulty, GAMES_SEED, CACHE / "groundings")
     else:
         print(f"games: the small ones made earlier, in {root}", file=sys.stderr)
     return AlfWorld(root, slots, CACHE / "groundings")

@@ -5,8 +5,12 @@ the rollout opens a task in a slot (`reset`) and passes it one action after anot
 action's text as `Words.read` extracted it, not the model's reply. Every environment's module has its `WORDS`: what is its own in
 the prompts of actor and analyzer, whose structure is the same everywhere (`seed/prompts.py`, `seed/analyzer.py`).
 """
+import contextlib
+import os
 import re
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable, Protocol
 
 from seed.trajectory import Task
@@ -78,6 +82,17 @@ def thought_before(text: str, place: int) -> bool:
 def chinese(text: str) -> bool:
     """The original's guard against drifting into another language."""
     return any("\u4e00" <= character <= "\u9fff" for character in text)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path):
+    """Fill a folder that is there whole or not at all: the block fills another one, which gets the name at the end."""
+    unfinished = Path(f"{path}.unfinished-{os.getpid()}")
+    try:
+        yield unfinished
+        os.replace(unfinished, path)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 class Environment(Protocol):

@@ -30,7 +30,7 @@ import string
 import sys
 from pathlib import Path
 
-from seed.envs.base import GameError, Reply, Turn, Words
+from seed.envs.base import GameError, Reply, Turn, Words, new_folder
 from seed.errors import UserError, exit_cleanly
 from seed.trajectory import Task
 
@@ -188,9 +188,8 @@ def _made_world(config) -> Path:
     numbers = {"train": config.train_games, "valid_seen": config.seen_games, "valid_unseen": config.unseen_games}
     root = CACHE / f"search-v{WORLD_VERSION}-{'-'.join(map(str, numbers.values()))}"
     if not root.is_dir():
-        unfinished = Path(f"{root}.{os.getpid()}")
-        write_world(unfinished, numbers, WORLD_SEED)
-        os.replace(unfinished, root)
+        with new_folder(root) as unfinished:
+            write_world(unfinished, numbers, WORLD_SEED)
     return root
 
 

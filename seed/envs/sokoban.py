@@ -23,13 +23,12 @@ How it differs from the original (verl-agent's wrapper of gym-sokoban):
 4. In the vision form the history holds the actions and no pictures (the original shows no history there: --history-length 0).
 5. Boxes that stand on targets at the start are counted from the start.
 """
-import os
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from seed.envs.base import ACTION, ACTION_END, GameError, Reply, Turn, Words, thought_before
+from seed.envs.base import ACTION, ACTION_END, GameError, Reply, Turn, Words, new_folder, thought_before
 from seed.envs.sokoban_levels import MOVES, Cell, Level, draw, make_levels, push, read_levels, write_levels
 from seed.errors import UserError
 from seed.trajectory import Task
@@ -88,12 +87,11 @@ def open_env(config) -> "Sokoban":
     root = CACHE / f"sokoban-v{LEVELS_VERSION}-{shape}-{'-'.join(map(str, numbers.values()))}"
     print(f"games: {'levels made earlier, in' if root.is_dir() else f'making {sum(numbers.values())} levels in'} {root}", file=sys.stderr)
     if not root.is_dir():
-        unfinished = Path(f"{root}.{os.getpid()}")     # a half-written folder is never taken for a whole one
         made = make_levels(numbers, *read_shape(shape), LEVELS_SEED)
-        unfinished.mkdir(parents=True)
-        for split, levels in made.items():
-            write_levels(unfinished / f"{split}.xsb", levels)
-        os.replace(unfinished, root)
+        with new_folder(root) as unfinished:
+            unfinished.mkdir(parents=True)
+            for split, levels in made.items():
+                write_levels(unfinished / f"{split}.xsb", levels)
     return Sokoban(root, slots, config.max_turns, getattr(config, "vision", False))
 
 
