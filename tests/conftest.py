@@ -1,4 +1,5 @@
 """Fixtures shared by the test files. Nothing is downloaded; games are made once a session."""
+import json
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,25 @@ def shared(path: str) -> Path:
     if not (SHARED / path).exists():
         pytest.skip(f"needs {SHARED / path}, which is not there (set SEED_SHARED to the folder that holds {path})")
     return SHARED / path
+
+
+def spec_cases(name: str):
+    """The worked cases in the file `name` of $SEED_SPEC_CASES (default: shared/specs); the test is skipped where it is absent."""
+    path = Path(os.environ.get("SEED_SPEC_CASES", SHARED / "specs")) / name
+    if not path.exists():
+        pytest.skip(f"needs {path}, which is not there (set SEED_SPEC_CASES to the folder that holds {name})")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def spec_list(name: str, *keys: str) -> list:
+    """One of the lists in such a file, for parametrize: a single skipped case where the file is absent."""
+    try:
+        cases = spec_cases(name)
+    except pytest.skip.Exception as reason:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=str(reason)))]
+    for key in keys:
+        cases = cases[key]
+    return cases
 
 
 @pytest.fixture(scope="session")
