@@ -91,7 +91,7 @@ def do(run: Run) -> dict:
               "minutes": round(sum(sum(m["seconds"].values()) for m in metrics) / 60, 1), "wall_minutes": round((time.time() - began) / 60, 1),
               "evaluations": evaluations,
               "during": [{key: e[key] for key in ("update", "split", "with_skills", "wins", "games", "success", "low", "high")} for e in during],
-              "metrics": {name: [m[name] if m.get(name) is None else round(m[name], 4) for m in metrics] for name in CURVES
+              "metrics": {name: [m.get(name) if m.get(name) is None else round(m[name], 4) for m in metrics] for name in CURVES
                           if any(m.get(name) is not None for m in metrics)}}
     RECORDS.mkdir(exist_ok=True)
     (RECORDS / f"{run.stem()}.json").write_text(json.dumps(record) + "\n")
