@@ -64,7 +64,7 @@ def arguments():
     parser = Parser(description=__doc__, formatter_class=__import__("argparse").RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--run", help="run folder")
     parser.add_argument("--model", choices=["base"], help="instead of a run: the preset's base model")
-    parser.add_argument("--env", choices=ENVIRONMENTS, help="with --model [alfworld]")
+    parser.add_argument("--env", choices=list(ENVIRONMENTS), help="with --model [alfworld]")
     parser.add_argument("--preset", help="with --model [auto]")
     parser.add_argument("--data", help="auto, made, or a data folder [the run's]")
     parser.add_argument("--split", default="valid_seen", choices=["train", "valid_seen", "valid_unseen"])
@@ -121,6 +121,8 @@ def show(result) -> None:
           + ", with the library's skills" * result["with_skills"])
     for kind, rate in [("all", result), *result["by_type"].items()]:
         print(f"  {kind:32s} {rate['wins']:4d} of {rate['games']:4d} = {rate['success']:6.1%}  [{rate['low']:.1%}, {rate['high']:.1%}]")
+    if result["mean_score"] is not None:
+        print(f"  mean score {result['mean_score']:.3f}")
     print(f"  mean turns {result['mean_turns']:.1f}, malformed replies {result['malformed']:.1%}, inadmissible actions "
           f"{result['inadmissible']:.1%}, crashed games {len(result['crashed'])}")
     for message in result["crashed"]:

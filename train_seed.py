@@ -130,7 +130,8 @@ def run_evaluation(run, config, policy, env, update: int, library) -> None:
         result = evaluate(policy, env, spread(env.tasks(split), config.eval_episodes), config, library=skills)
         run.write("evaluations.jsonl", json.dumps({"update": update, "split": split, **result}))
         print(f"update {update}: {result['wins']} of {result['games']} {split} games won{' with skills' if skills else ''} = "
-              f"{result['success']:.1%} [{result['low']:.1%}, {result['high']:.1%}], {result['mean_turns']:.1f} turns, "
+              f"{result['success']:.1%} [{result['low']:.1%}, {result['high']:.1%}], "
+              + (f"score {result['mean_score']:.2f}, " if result["mean_score"] is not None else "") + f"{result['mean_turns']:.1f} turns, "
               f"{result['malformed']:.1%} malformed", file=sys.stderr)
 
 

@@ -33,7 +33,7 @@ from seed.augment import H
 from seed.config import load_config, parse
 from seed.envs import open_env
 from seed.evaluation import evaluate, play_options, wilson
-from seed.expert import hindsight
+from seed.envs.alfworld_expert import hindsight
 from seed.library import Library
 from seed.policy import load_policy
 from seed.rescore import score

@@ -4,7 +4,7 @@ The paper uses an external model. Here it is one of three, all given the same pr
 - policy: the base model annotates its own trajectories (no network, any preset; quality is what the model has);
 - openai: any endpoint that speaks OpenAI's chat completions. From the environment: OPENAI_BASE_URL, OPENAI_MODEL,
   OPENAI_API_KEY. Answers are appended to a file as they come, so an interrupted run pays for nothing twice;
-- expert: rules (`seed/expert.py`), ALFWorld only, for the tiny preset and for tests.
+- expert: rules (`seed/envs/NAME_expert.py`), for the tiny preset and for tests.
 
 An annotation is (summary, skill, None), or (None, None, reason) where there is no well-formed one.
 """
@@ -22,8 +22,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from seed.analyzer import TOO_LONG, analyze, fit_prompt, read_answer
+from seed.envs import expert
 from seed.errors import UserError
-from seed.expert import hindsight
 from seed.runlog import append_line, read_lines
 from seed.trajectory import Trajectory
 
@@ -35,8 +35,8 @@ AT_ONCE = 8      # requests under way at the same time
 def annotate(trajectories: list[Trajectory], policy, config, cache: Path) -> list[tuple]:
     """One annotation for each trajectory, by the annotator that the configuration names."""
     if config.annotator == "expert":
-        answers = [hindsight(t) for t in trajectories]
-        return [(*a, None) if a else (None, None, "the task's sentence is none of ALFWorld's templates") for a in answers]
+        answers = [expert(config.env).hindsight(t) for t in trajectories]
+        return [(*a, None) if a else (None, None, "the task's sentence is none of those that the rules know") for a in answers]
     if config.annotator == "openai":
         return _ask_endpoint(trajectories, policy, config, cache)
     analyze(policy, trajectories, f"stage 1, seed {config.seed}", temperature=config.analyzer_temperature,

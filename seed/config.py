@@ -13,7 +13,14 @@ from pathlib import Path
 from seed.errors import UserError
 from seed.methods import METHODS
 
-ENVIRONMENTS = ("alfworld",)
+# The paper's settings where they are others than ALFWorld's, which the dataclass has.
+ENVIRONMENTS = {
+    "alfworld": {},
+    "webshop": dict(max_turns=15, history_length=2, max_prompt_tokens=4096),
+    "search": dict(max_turns=4, history_length=4, max_prompt_tokens=4096, invalid_penalty=0.01, kl_coef=0.001, tasks_per_update=128),
+    "sokoban": dict(max_turns=15, history_length=2, max_prompt_tokens=1024, tasks_per_update=32),
+    "ezpoints": dict(max_turns=8, history_length=0, max_prompt_tokens=1024),
+}
 
 
 def knob(default, meaning: str, paper: str = "", choices=None):
@@ -23,7 +30,7 @@ def knob(default, meaning: str, paper: str = "", choices=None):
 @dataclass
 class Config:
     # --- what to run
-    env: str = knob("alfworld", "environment", choices=ENVIRONMENTS)
+    env: str = knob("alfworld", "environment", choices=tuple(ENVIRONMENTS))
     preset: str = knob("auto", "model and sizes: tiny, smollm2-135m, qwen2.5-1.5b, qwen2.5-3b, qwen2.5-7b, qwen3-1.7b (auto: qwen2.5-3b on a "
                        "CUDA device, else tiny)")
     method: str = knob("seed", "objective", choices=tuple(METHODS))
@@ -38,7 +45,8 @@ class Config:
     train_games: int = knob(160, "made games: how many to train on", "3,553 published ones")
     seen_games: int = knob(200, "made games: held out, layouts of training", "140 published ones")
     unseen_games: int = knob(200, "made games: held out, layouts never trained on", "134 published ones")
-    households: str = knob("4-6x4-7", "made games: receptacles x objects, each drawn from its range")
+    households: str = knob("4-6x4-7", "ALFWorld's made games: receptacles x objects, each drawn from its range")
+    rooms: str = knob("6x6-1", "Sokoban's made levels: rows x columns - boxes", "6x6-1")
     # --- model
     model: str = knob("", "hub id or folder of a causal language model with a chat template")
     dtype: str = knob("float32", "number format of weights and computation (auto: bfloat16 where the GPU has it, else float32); "
@@ -96,7 +104,7 @@ PRESETS = {
     # A model of a million parameters and small households: minutes on two CPU cores. See seed/tiny.py. lambda: at 0.1 the
     # distillation's gradient has about a quarter of the length of GRPO's (`gradient_ratio` in results/alfworld_tiny.json), so at
     # the paper's 0.01 it would have a fortieth.
-    "tiny": dict(model=TINY_MODEL, dtype="float32", updates=20, tasks_per_update=12, max_turns=15, max_reply_tokens=24,
+    "tiny": dict(model=TINY_MODEL, dtype="float32", updates=20, max_turns=15, max_reply_tokens=24,
                  analyzer_prompt_tokens=1024, skill_tokens=80, opd_coef=0.1, learning_rate=3e-4, batch_tokens=4096, sft_tasks=32,
                  sft_rollouts=4, sft_learning_rate=3e-4, annotator="expert", eval_every=10, eval_episodes=200),
     "smollm2-135m": dict(model="HuggingFaceTB/SmolLM2-135M-Instruct", **LORA),
@@ -156,7 +164,11 @@ def make_config(given: dict) -> Config:
         preset = "qwen2.5-3b" if torch.cuda.is_available() else "tiny"
     if preset not in PRESETS:
         raise UserError(f"unknown preset {preset}: choose one of {', '.join(PRESETS)}")
-    config = Config(**{**PRESETS[preset], **given, "preset": preset})
+    env = given.get("env", "alfworld")
+    if preset == "tiny" and env != "alfworld":
+        raise UserError(f"the tiny preset has no model for {env} yet: give --preset smollm2-135m (slow without a GPU) or one of "
+                        f"{', '.join(name for name in PRESETS if name.startswith('qwen'))}")
+    config = Config(**{**ENVIRONMENTS[env], **PRESETS[preset], **given, "preset": preset})
     if config.dtype == "auto":  # on a CPU, training in bfloat16 is many times slower than in float32
         config.dtype = "bfloat16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "float32"
     for names, holds, expected in (

@@ -47,7 +47,7 @@ def update_metrics(meter: Meter, trajectories, answers, crashed, has_teacher: bo
         rewards[trajectory.group].add(trajectory.reward)
     metrics = {
         "success": played["success"], "success_by_type": {kind: r["success"] for kind, r in played["by_type"].items()},
-        "turns": played["mean_turns"], "malformed": played["malformed"], "inadmissible": played["inadmissible"],
+        "score": played["mean_score"], "turns": played["mean_turns"], "malformed": played["malformed"], "inadmissible": played["inadmissible"],
         "ended": sum(step.ended for step in steps) / len(steps), "reply_tokens": tokens / len(steps), "crashed": len(crashed),
         "equal_groups": sum(len(seen) == 1 for seen in rewards.values()) / len(rewards),
         **{name: sums[name] / tokens for name in ("rl_loss", "entropy", "clipped", "sampling_gap")},

@@ -78,7 +78,7 @@ def rollout(policy, env: Environment, episodes: list[tuple[Task, int, int]], see
                                          parsed.valid, parsed.admissible, reply.ended, turn.reward, turn.observation))
             episode.turn = turn
             if turn.done or len(trajectory.steps) == max_turns:
-                trajectory.success = turn.won
+                trajectory.success, trajectory.score = turn.won, turn.score
                 finished[trajectory.group, trajectory.copy, trajectory.task.id] = trajectory
                 close(episode)
     bar.close()

@@ -225,8 +225,9 @@ class RunLog:
 
 
 def config_hash(config: Config) -> str:
-    """A name for all settings of a run but its folder."""
-    settings = {name: value for name, value in as_dict(config).items() if name not in ("out", "resume")}
+    """A name for all settings of a run but its folder: those that are not the defaults, so that a new knob renames no old run."""
+    defaults = as_dict(Config())
+    settings = {name: value for name, value in as_dict(config).items() if name not in ("out", "resume") and value != defaults[name]}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 

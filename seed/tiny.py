@@ -5,7 +5,7 @@
 Not in the paper, which starts from Qwen2.5-Instruct. To see the method learn on a laptop, the start must have what an
 instruct model has: it acts in the format, sometimes succeeds, follows a skill in its prompt, and can (poorly) sum up an
 episode. This script makes one: Qwen2's architecture with random weights, a tokenizer built from the games' words, trained
-on the play of a rule-based expert (`seed/expert.py`):
+on the play of a rule-based expert (`seed/envs/alfworld_expert.py`):
 
 - acting without a skill: in half of the episodes the expert is careless (forgets to clean, heat or cool, looks where it has
   looked before), and SLIPS of its replies are random: it often fails;
@@ -32,7 +32,7 @@ from seed import analyzer, prompts
 from seed.augment import H
 from seed.envs.alfworld import GAMES_SEED, AlfWorld
 from seed.envs.alfworld_games import LAYOUTS_PER_ROOM, Difficulty, make_all_layouts, make_games
-from seed.expert import Notebook, decide, hindsight, parse_goal
+from seed.envs.alfworld_expert import Notebook, decide, hindsight, parse_goal
 from seed.trajectory import Context, Step, Task, Trajectory
 
 EPISODES, GAMES = 200, 48             # of a chunk

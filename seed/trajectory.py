@@ -59,6 +59,7 @@ class Trajectory:
     copy: int                    # its number among the episodes of its task: with seed and task it names the random stream
     steps: list[Step] = field(default_factory=list)
     success: bool = False
+    score: float | None = None   # how well the task was done, 0 to 1, where the environment says more than success
     skill: str | None = None     # the hindsight skill s, or None with the reason in skill_error
     summary: str | None = None
     skill_error: str | None = None
@@ -77,7 +78,7 @@ class Trajectory:
                   "history_shown": len(s.context.history), "acted_with_skill": s.context.skill,
                   "action_ids": s.action_ids, "logprobs": [round(x, 6) for x in s.logprobs]} for s in self.steps]
         return json.dumps({**extra, "task": asdict(self.task), "group": self.group, "copy": self.copy,
-                           "reward": self.reward, "success": self.success, "summary": self.summary,
+                           "reward": self.reward, "success": self.success, "score": self.score, "summary": self.summary,
                            "skill": self.skill, "skill_error": self.skill_error, "taught": self.taught, "steps": steps}, ensure_ascii=False)
 
     @classmethod
@@ -85,7 +86,7 @@ class Trajectory:
         """Inverse of `to_json`, except that prompt_ids and images are empty and log-probs rounded to six decimals."""
         data = json.loads(line)
         task = Task(**data["task"])
-        trajectory = cls(task, data["group"], data["copy"], success=data["success"], skill=data["skill"],
+        trajectory = cls(task, data["group"], data["copy"], success=data["success"], score=data["score"], skill=data["skill"],
                          summary=data["summary"], skill_error=data["skill_error"], taught=data["taught"])
         pairs = [(s["observation"], s["action"]) for s in data["steps"]]
         for t, s in enumerate(data["steps"]):

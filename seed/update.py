@@ -29,9 +29,9 @@ from torch.nn.utils.rnn import pad_sequence
 from seed import distributed
 from seed.analyzer import analyze
 from seed.augment import H
+from seed.envs import expert
 from seed.errors import UserError, check_finite
 from seed.evaluation import play_options
-from seed.expert import hindsight
 from seed.grpo import clipped_surrogate, group_advantages, kl_k3, step_advantages, token_mean
 from seed.memory import with_less_if_needed
 from seed.methods import METHODS
@@ -69,7 +69,7 @@ def one_update(config, policy, optimizer, env, tasks, update: int, library=None)
                           batch_tokens=config.sample_tokens)
     elif method.teacher in ("expert", "workflow"):
         for t in trajectories:
-            t.summary, t.skill = hindsight(t, name_places=method.teacher == "expert") or (None, None)
+            t.summary, t.skill = expert(env.name).hindsight(t, name_places=method.teacher == "expert") or (None, None)
     everyones = distributed.gather(trajectories)
     if not everyones:
         raise UserError(f"update {update + 1}: none of its {len(tasks)} games could be played; the reasons stand above")

@@ -34,6 +34,11 @@ def test_defaults_are_the_papers():
             ) == (8, 16, 150, 0.2, 0.01, 0.01, 5.0, 50, 5, 180, 8, 3, 0.4, 0.1, 1e-6)
 
 
+def test_environments_bring_the_papers_settings():
+    config = make_config({"env": "search", "preset": "qwen2.5-3b", "max_turns": 3})
+    assert (config.history_length, config.invalid_penalty, config.kl_coef, config.max_turns) == (4, 0.01, 0.001, 3)
+
+
 def test_stage_1_has_its_own_short_names():
     config, _ = parse("doc", stage1=True, arguments=["--preset", "tiny", "--tasks", "3", "--rollouts", "2", "--epochs", "1"])
     assert (config.sft_tasks, config.sft_rollouts, config.sft_epochs) == (3, 2, 1)
@@ -43,7 +48,7 @@ def test_stage_1_has_its_own_short_names():
     (["--udpates", "3"], "unknown option --udpates, did you mean --updates"),
     (["--updates", "three"], "invalid int value: 'three'"),
     (["--updates", "0"], "--updates is 0: expected at least 1"),
-    (["--env", "webshop"], "invalid choice: 'webshop'"),
+    (["--env", "alfword"], "invalid choice: 'alfword'"),
     (["--method", "dpo"], "invalid choice: 'dpo'"),
     (["--preset", "huge"], "unknown preset huge: choose one of tiny"),
     (["--batch-tokens", "-5"], "--batch-tokens is -5: expected 0 or more"),
@@ -53,7 +58,9 @@ def test_stage_1_has_its_own_short_names():
     (["--temperature", "0"], "expected more than 0"),
     (["--learning-rate", "nan"], "expected more than 0"),
     (["--preset", "tiny", "--quantize"], "give --lora-rank"),
-    (["extra"], "unknown option extra"),
+    (["alfworld"], "unknown option alfworld, did you mean --env alfworld"),
+    (["--lambda", "1"], "unknown option --lambda, did you mean --opd-coef"),
+    (["--env", "webshop", "--preset", "tiny"], "the tiny preset has no model for webshop yet"),
 ])
 def test_mistakes_are_one_line(arguments, message):
     with pytest.raises(UserError, match=message) as error:

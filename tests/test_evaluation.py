@@ -5,7 +5,7 @@ import random
 import pytest
 from fakes import trajectory
 
-from seed.evaluation import compare, sign_test, summarise, wilson
+from seed.evaluation import compare, sign_test, spread, summarise, wilson
 
 
 def test_wilson_against_the_formula_solved_numerically():
@@ -89,3 +89,8 @@ def test_summary_by_hand():
     assert s["malformed"] == pytest.approx(1 / 6) and s["inadmissible"] == pytest.approx(2 / 6)
     assert s["outcomes"] == {ts[0].task.id: [1, 0]} and s["by_type"]["pick_and_place_simple"]["wins"] == 1
     assert summarise([])["games"] == 0
+
+
+def test_fewer_games_are_spread_over_the_list():
+    assert spread(list(range(200)), 4) == [0, 50, 100, 150] and spread([1, 2], None) == spread([1, 2], 5) == [1, 2]
+    assert spread(list(range(140)), 128) == sorted(set(spread(list(range(140)), 128)))

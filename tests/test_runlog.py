@@ -1,4 +1,5 @@
 """seed/runlog.py: whole checkpoints, files cut back to them, settings that must agree."""
+import hashlib
 import json
 
 import pytest
@@ -6,10 +7,10 @@ import torch
 from fakes import random_policy
 
 from seed import runlog
-from seed.config import make_config
+from seed.config import Config, make_config
 from seed.errors import UserError
 from seed.evaluation import wilson
-from seed.runlog import RunLog, append_line, read_lines
+from seed.runlog import RunLog, append_line, config_hash, read_lines
 
 
 @pytest.fixture
@@ -29,8 +30,18 @@ def test_the_record_of_a_run(run):
 
 
 def test_a_folder_that_exists_is_not_written_over(run):
-    with pytest.raises(UserError, match="add --resume to go on with it, or give another --out"):
+    with pytest.raises(UserError, match="add --resume to go on with it as it was, or give another --out"):
         RunLog.create(make_config({"preset": "tiny", "out": str(run.folder)}), {})
+    (run.folder.parent / "a file").write_text("x")
+    with pytest.raises(UserError, match="a file exists"):
+        RunLog.create(make_config({"preset": "tiny", "out": str(run.folder.parent / "a file")}), {})
+
+
+def test_the_hash_of_a_configuration_names_what_differs_from_the_defaults():
+    a = make_config({"preset": "tiny"})
+    same, other = make_config({"preset": "tiny", "out": "elsewhere", "resume": True}), make_config({"preset": "tiny", "gate_beta": 1.0})
+    assert config_hash(a) == config_hash(same) != config_hash(other)
+    assert config_hash(Config()) == config_hash(Config(out="x")) == hashlib.sha256(b"{}").hexdigest()[:12]   # no defaults in it
 
 
 def test_settings_must_agree(run):
@@ -74,7 +85,7 @@ def test_a_half_written_checkpoint_is_never_taken(run, monkeypatch):
 def test_old_checkpoints_go_except_the_best(run):
     policy, optimizer = parts()
     for update in (1, 2, 3, 4):
-        run.write("evaluations.jsonl", json.dumps({"update": update, "success": float(update == 2)}))
+        run.write("evaluations.jsonl", json.dumps({"update": update, "with_skills": False, "success": float(update == 2)}))
         run.save(update, policy, optimizer)
     assert run.checkpoints() == [2, 4]
 
@@ -86,7 +97,7 @@ def test_without_a_checkpoint_the_run_begins_again(run):
 
 def test_best_is_the_first_of_equals_and_says_how_often_it_looked(run):
     for update, success in ((0, 0.1), (5, 0.5), (10, 0.5), (15, 0.4)):
-        run.write("evaluations.jsonl", json.dumps({"update": update, "split": "valid_seen", "success": success}))
+        run.write("evaluations.jsonl", json.dumps({"update": update, "with_skills": False, "split": "valid_seen", "success": success}))
     assert run.best() == (5, 4)
 
 
@@ -109,7 +120,7 @@ def test_curves_are_drawn(run):
     for update in (1, 2):
         run.write("metrics.jsonl", json.dumps({"update": update, "success": 0.1, "turns": 3, "opd_loss": 0.1, "gate_mean": 0.5,
                                                "gate_open": 0.4, "entropy": 1.0, "kl": 0.0}))
-    run.write("evaluations.jsonl", json.dumps({"update": 0, "split": "valid_seen", "success": 1.0,
+    run.write("evaluations.jsonl", json.dumps({"update": 0, "with_skills": False, "split": "valid_seen", "success": 1.0,
                                             **dict(zip(("low", "high"), wilson(128, 128)))}))
     run.draw()
     assert (run.folder / "curves.png").stat().st_size > 10_000

@@ -229,12 +229,23 @@ def test_an_interrupted_update_leaves_no_trace(train, tmp_path, monkeypatch):
     assert comparable(tmp_path / "whole") == comparable(tmp_path / "parts")
 
 
-def test_interrupted_before_the_first_update(train, tmp_path, monkeypatch):
+def test_interrupted_before_the_first_update(train, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(train_seed, "run_evaluation", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()))
     assert train("a", "--updates", 1) == 130
+    assert capsys.readouterr().err.endswith(f"to go on, type: python train_seed.py --resume --out {tmp_path / 'a'}\n")
     monkeypatch.undo()
     assert run(train_seed.main, "--resume", "--out", tmp_path / "a") == 0
     assert [e["update"] for e in lines(tmp_path / "a" / "evaluations.jsonl")] == [0, 1]
+    assert f"going on with {tmp_path / 'a'} after update 0" in capsys.readouterr().err
+    assert run(train_seed.main, "--resume", "--out", tmp_path / "a") == 2 and "has all its 1 updates" in capsys.readouterr().err
+    assert run(eval_script.main, "--run", tmp_path / "a" / "metrics.jsonl") == 2
+    assert f"It is a part of {tmp_path / 'a'}: give that" in capsys.readouterr().err
+
+
+def test_a_folder_in_the_way_is_told_before_anything_is_made(tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("x")
+    monkeypatch.setattr(train_seed, "open_env", lambda *a: pytest.fail("games were opened"))
+    assert run(train_seed.main, "--preset", "tiny", "--out", tmp_path / "a") == 2
 
 
 def test_resume_with_other_settings_is_refused(train, tmp_path, capsys):
@@ -245,7 +256,7 @@ def test_resume_with_other_settings_is_refused(train, tmp_path, capsys):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--udpates", "2"], "did you mean --updates?"),
-    (["--env", "webshop"], "invalid choice: 'webshop'"),
+    (["--env", "alfword"], "invalid choice: 'alfword'"),
     (["--preset", "huge"], "unknown preset huge"),
     (["--data", "/nowhere"], "--data /nowhere has no folder json_2.1.1/train"),
     (["--init", "/nowhere"], "/nowhere holds no saved policy"),

@@ -7,6 +7,11 @@ def open_env(config):
     return importlib.import_module(f"seed.envs.{config.env}").open_env(config)
 
 
+def expert(env: str):
+    """The environment's scripted player and annotator: a module with `decide` and `hindsight`."""
+    return importlib.import_module(f"seed.envs.{env}_expert")
+
+
 def words(env: str):
     """What is an environment's own in the prompts (`base.Words`)."""
     return importlib.import_module(f"seed.envs.{env}").WORDS

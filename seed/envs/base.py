@@ -29,7 +29,7 @@ class Turn:
     done: bool = False
     won: bool = False
     description: str = ""     # the task in words; given by `reset`
-    score: float = 0.0        # how well the task is done, 0 to 1, where that is not just won or not
+    score: float | None = None   # how well the task is done, 0 to 1, where the environment says more than won or not
     images: tuple = ()        # what the agent sees, as Pillow images
 
 

@@ -1,4 +1,4 @@
-"""A rule-based player and annotator for EZPoints in text form: what `seed/expert.py` is for ALFWorld.
+"""A rule-based player and annotator for EZPoints in text form: what `seed/envs/alfworld_expert.py` is for ALFWorld.
 
 Not in the paper. It reads the cards and the formula in the observation's text as the agent does; in the vision form it sees no
 cards. `Notebook` follows an episode, `decide` says the next token, `hints` reads a formula off a skill, `hindsight` writes

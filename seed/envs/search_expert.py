@@ -1,4 +1,4 @@
-"""A rule-based player and annotator for the generated world: what `seed/expert.py` is for ALFWorld.
+"""A rule-based player and annotator for the generated world: what `seed/envs/alfworld_expert.py` is for ALFWorld.
 
 Not in the paper. It pre-trains a tiny model and writes the hindsight skills of Stage 1 where no large model is at hand. It reads what the
 agent could read: the question and the passages that were shown. (The sentences' forms are those of `search_world.py`; for a question of

@@ -1,4 +1,4 @@
-"""A rule-based player and annotator for Sokoban in text form: what `seed/expert.py` is for ALFWorld.
+"""A rule-based player and annotator for Sokoban in text form: what `seed/envs/alfworld_expert.py` is for ALFWorld.
 
 Not in the paper. It reads the board's text as the agent does and nothing else; in the vision form it sees nothing. `Notebook`
 follows an episode, `decide` says the next move, `hints` reads the pushes off a skill, `hindsight` writes summary and skill. A

@@ -1,6 +1,6 @@
 """A rule-based player and annotator for WebShop: the tiny model's teacher before Stage 1, and Stage 1's `expert`.
 
-Not in the paper; see `seed/expert.py`, its counterpart for ALFWorld. The rules read what the agent could read: the task's sentence,
+Not in the paper; see `seed/envs/alfworld_expert.py`, its counterpart for ALFWorld. The rules read what the agent could read: the task's sentence,
 pages and actions. `Notebook` follows an episode, `decide` says the next sensible action, `hindsight` writes a trajectory's skill.
 """
 import random

@@ -1,4 +1,4 @@
-"""seed/expert.py: parses every task sentence, wins every made game, writes skills that can be checked against the game."""
+"""seed/envs/alfworld_expert.py: parses every task sentence, wins every made game, writes skills that can be checked against the game."""
 import json
 import random
 
@@ -7,7 +7,7 @@ from conftest import shared
 from fakes import trajectory
 
 from seed.envs.alfworld import TASK_TYPES, AlfWorld
-from seed.expert import Goal, Notebook, decide, hindsight, kind_of, parse_goal
+from seed.envs.alfworld_expert import Goal, Notebook, decide, hindsight, kind_of, parse_goal
 from seed.tiny import play
 
 
