@@ -55,10 +55,8 @@ def analyze(policy, trajectories: list[Trajectory], seed: str, *, temperature: f
     for trajectory, reply in zip(asked, sample(policy, prompts, streams, most_skill_tokens, temperature, batch_tokens)):
         answers.append(reply.action_ids)
         check_finite(reply.logprobs, "log-prob of the analysis", f"seed {seed}, {trajectory.task.id}")
-        if reply.ended:
-            answer = read_answer(policy.decode(reply.action_ids))
-            trajectory.summary, trajectory.skill, trajectory.skill_error = answer
-        else:
+        trajectory.summary, trajectory.skill, trajectory.skill_error = read_answer(policy.decode(reply.action_ids))
+        if trajectory.skill is None and not reply.ended:  # (a whole object with chatter behind it, which was cut, is an answer)
             trajectory.skill_error = "cut off"
     return answers
 

@@ -132,16 +132,18 @@ def test_analyze_sets_a_skill_or_a_reason():
 
 def test_analyze_reads_what_was_sampled(monkeypatch):
     from seed import analyzer
-    policy, t = random_policy(), trajectory()
-    ids = policy.tokenizer.encode(GOOD) + [policy.tokenizer.eos_token_id]
+    policy = random_policy()
     from seed.sampling import Reply
-    monkeypatch.setattr(analyzer, "sample", lambda *a, **k: [Reply(ids, [0.0] * len(ids), True)])
-    analyze(policy, [t], "s", temperature=1.0, most_prompt_tokens=900, most_skill_tokens=99, batch_tokens=4096)
-    assert (t.summary, t.skill, t.skill_error) == ("It worked.", "Look first.", None)
-    monkeypatch.setattr(analyzer, "sample", lambda *a, **k: [Reply(ids, [0.0] * len(ids), False)])
-    t = trajectory()
-    analyze(policy, [t], "s", temperature=1.0, most_prompt_tokens=900, most_skill_tokens=99, batch_tokens=4096)
-    assert (t.skill, t.skill_error) == (None, "cut off")
+
+    def analysed(text, ended):
+        ids = policy.tokenizer.encode(text) + [policy.tokenizer.eos_token_id] * ended
+        monkeypatch.setattr(analyzer, "sample", lambda *a, **k: [Reply(ids, [0.0] * len(ids), ended)])
+        t = trajectory()
+        analyze(policy, [t], "s", temperature=1.0, most_prompt_tokens=900, most_skill_tokens=99, batch_tokens=4096)
+        return t.summary, t.skill, t.skill_error
+    assert analysed(GOOD, True) == ("It worked.", "Look first.", None)
+    assert analysed(GOOD + " And this", False) == ("It worked.", "Look first.", None)   # whole, and then it went on and on
+    assert analysed(GOOD[:-3], False) == (None, None, "cut off") == analysed("I would say that", False)
 
 
 def test_answers_are_json_with_two_fields():
