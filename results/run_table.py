@@ -19,6 +19,7 @@ import experiment
 from experiment import ROOT, SEEN, SPLITS, UNSEEN, Run, do_all, end, over_seeds, remembered
 
 from seed.evaluation import compare
+from seed.methods import METHODS
 from seed.runlog import commit, versions
 
 FIVE, THREE, ONE = range(5), range(3), range(1)
@@ -68,6 +69,8 @@ def summarise():
     rows = {}
     for name, there in records.items():
         for skills in sorted({e["with_skills"] for e in there[0]["evaluations"]}):
+            if name == "skill-prompt" and not skills:  # that is vanilla
+                continue
             rows[name + "*" * skills] = {split: row(there, records.get("grpo", []), split, skills) for split in SPLITS}
     summary = {"command": "python results/run_table.py", "date": time.strftime("%Y-%m-%d"), "machine": experiment.machine(), "commit": commit(),
                "versions": versions(), "metric": "success on 200 held-out games a split, each once, temperature 0.4, last policy", "rows": rows}
@@ -101,7 +104,7 @@ def markdown(rows: dict) -> str:
         cells = [name, str(len(splits[SEEN]["runs"]))]
         for split in (SEEN, UNSEEN):
             r = splits[split]
-            trained = r["method"] not in ("vanilla", "skill-prompt")
+            trained = METHODS[r["method"]].trains
             cells += [" ".join(percent(run["success"]) for run in r["runs"]), spread(r["success"]),
                       spread(r["minus_grpo"]) if r["minus_grpo"] and trained else ""]
         lines.append(f"| {' | '.join(cells)} |")
