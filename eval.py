@@ -5,9 +5,10 @@
     python eval.py --model base --env alfworld --preset tiny
 
 In the paper: the success rates of Table 1 and Figure 5 (unseen). The plain policy acts: no skill, no analyzer; --with-skills
-puts the static library's skill for the task into every context (Table 1's rows with a star). The list of games is sorted and named by a hash; each game is played --repeats times; intervals are Wilson's at 95 %. The last
-checkpoint is evaluated unless --checkpoint says otherwise; `best` was chosen by looking at many evaluations, so its score
-is biased upwards, and the result says so. --compare plays both runs on the same games and reports the paired difference
+puts the static library's skill for the task into every context (Table 1's rows with a star). The list of games is sorted and
+named by a hash; each game is played --repeats times; intervals are Wilson's at 95 %. The last checkpoint is evaluated unless
+--checkpoint says otherwise; `best` was chosen by looking at many evaluations, so its score is biased upwards, and the result
+says so. --compare plays both runs on the same games and reports the paired difference
 (positive: the second run is better) with a bootstrap interval and McNemar's exact p.
 """
 import os
@@ -94,7 +95,8 @@ def arguments():
 def what_to_play(args, run) -> tuple[Config, Path | None, dict]:
     """(configuration, folder of the weights, how the checkpoint was chosen)."""
     if run is None:
-        return make_config({"env": args.env or "alfworld", "preset": args.preset or "auto", "data": args.data or "auto"}), None, {"checkpoint": "base"}
+        given = {"env": args.env or "alfworld", "preset": args.preset or "auto", "data": args.data or "auto"}
+        return make_config(given), None, {"checkpoint": "base"}
     log, config = RunLog(run), load_config(Path(run) / "config.json")
     config.data = args.data or config.data
     there = log.checkpoints() or [0] * (config.updates == 0)  # vanilla and skill-prompt have their start alone
@@ -116,8 +118,9 @@ def what_to_play(args, run) -> tuple[Config, Path | None, dict]:
 
 def show(result) -> None:
     chosen = f" ({result['rule']}, update {result['update']})" if "rule" in result else ""
+    often = "once" if result["repeats"] == 1 else f"{result['repeats']} times"
     print(f"\n{result['run']}, checkpoint {result['checkpoint']}{chosen}, {result['split']}: {result['tasks']} games (list "
-          f"{result['manifest']}), each {'once' if result['repeats'] == 1 else str(result['repeats']) + ' times'}, temperature {result['temperature']}"
+          f"{result['manifest']}), each {often}, temperature {result['temperature']}"
           + ", with the library's skills" * result["with_skills"])
     for kind, rate in [("all", result), *result["by_type"].items()]:
         print(f"  {kind:32s} {rate['wins']:4d} of {rate['games']:4d} = {rate['success']:6.1%}  [{rate['low']:.1%}, {rate['high']:.1%}]")

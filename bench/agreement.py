@@ -27,9 +27,10 @@ from seed.policy import load_policy
 from seed.rescore import action_logprobs, score
 from seed.sampling import sample
 
-FORMATS = {"float32": ("float32", False), "4-bit, float32": ("float32", True), "bfloat16": ("bfloat16", False), "4-bit, bfloat16": ("bfloat16", True)}
-PROMPTS = ("Say yes.", "What is the capital of France?", "Count from one to five, with commas. " * 8, "You see a desk, a bed and a shelf. " * 20,
-           "Name three colours and three animals.", "A mug is on the table. Where is the mug? Answer in one sentence. " * 3)
+FORMATS = {"float32": ("float32", False), "4-bit, float32": ("float32", True), "bfloat16": ("bfloat16", False),
+           "4-bit, bfloat16": ("bfloat16", True)}
+PROMPTS = ("Say yes.", "What is the capital of France?", "Count from one to five, with commas. " * 8,
+           "You see a desk, a bed and a shelf. " * 20, "Name three colours and three animals.", "A mug is on the table. Where is the mug? Answer in one sentence. " * 3)
 
 
 def differences(dtype: str, quantize: bool, options: dict, tokens: int) -> dict[str, list[float]]:
@@ -38,12 +39,13 @@ def differences(dtype: str, quantize: bool, options: dict, tokens: int) -> dict[
     prompts = [policy.encode(text) for text in PROMPTS]
     replies = sample(policy, prompts, [random.Random(i) for i in range(len(prompts))], tokens, 1.0, 4096)
     rows = [(prompt, reply.action_ids) for prompt, reply in zip(prompts, replies)]
-    batch = score(policy, rows, 1_000_000)
+    batch = torch.cat(score(policy, rows, 1_000_000)).cpu()
     with_gradient, _, mask = action_logprobs(policy, rows)   # train(), gradient checkpointing
-    others = {"sampled": [torch.tensor(reply.logprobs) for reply in replies], "alone": score(policy, rows, 1), "padded on the left": padded_left(policy, rows),
-              "train()": [x[m].detach() for x, m in zip(with_gradient, mask)], "reference adapter": score(policy, rows, 1_000_000, reference=True)}
-    return {name: [(torch.cat(scores).cpu() - torch.cat(batch).cpu()).abs().mean().item(), (torch.cat(scores).cpu() - torch.cat(batch).cpu()).abs().max().item()]
-            for name, scores in others.items()}
+    others = {"sampled": [torch.tensor(reply.logprobs) for reply in replies], "alone": score(policy, rows, 1),
+              "padded on the left": padded_left(policy, rows), "train()": [x[m].detach() for x, m in zip(with_gradient, mask)],
+              "reference adapter": score(policy, rows, 1_000_000, reference=True)}
+    gaps = {name: (torch.cat(scores).cpu() - batch).abs() for name, scores in others.items()}
+    return {name: [gap.mean().item(), gap.max().item()] for name, gap in gaps.items()}
 
 
 @torch.no_grad()
@@ -54,7 +56,8 @@ def padded_left(policy, rows) -> list[torch.Tensor]:
     pads = [longest - len(p) - len(a) for p, a in rows]
     ids = torch.tensor([[policy.pad_id] * n + p + a for n, (p, a) in zip(pads, rows)], device=policy.device)
     mask = torch.tensor([[0] * n + [1] * (longest - n) for n in pads], device=policy.device)
-    logp = policy.model(input_ids=ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0), use_cache=False).logits.float().log_softmax(-1)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    logp = policy.model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).logits.float().log_softmax(-1)
     return [logp[i, longest - len(a) - 1:longest - 1].gather(1, ids[i, longest - len(a):, None])[:, 0] for i, (_, a) in enumerate(rows)]
 
 

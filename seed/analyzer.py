@@ -69,7 +69,8 @@ def analyzer_prompt(trajectory: Trajectory, most_steps: int | None = None) -> st
         head, tail = most_steps - most_steps // 2, most_steps // 2
         lines = lines[:head] + [MARK.format(len(lines) - most_steps)] + lines[len(lines) - tail:]
     ending = FINAL + steps[-1].observation_after
-    return "".join([words(trajectory.task.env).analysis, ASK, trajectory.task.description, SUCCESS[trajectory.success], "\n".join(lines), "\n", ending, CLOSE])
+    return "".join([words(trajectory.task.env).analysis, ASK, trajectory.task.description, SUCCESS[trajectory.success],
+                    "\n".join(lines), "\n", ending, CLOSE])
 
 
 def fit_prompt(trajectory: Trajectory, encode, most_tokens: int) -> str | None:

@@ -53,7 +53,8 @@ def summarise(trajectories: list[Trajectory]) -> dict:
     share = lambda test: sum(map(test, steps)) / len(steps) if steps else 0.0
     scored = any(t.score is not None for t in trajectories)  # an episode that came to no end has none, and counts 0
     return {**rate(trajectories), "by_type": {kind: rate(by_type[kind]) for kind in sorted(by_type)},
-            "mean_score": sum(t.score or 0.0 for t in trajectories) / len(trajectories) if scored else None, "mean_turns": len(steps) / len(trajectories) if trajectories else 0.0,
+            "mean_score": sum(t.score or 0.0 for t in trajectories) / len(trajectories) if scored else None,
+            "mean_turns": len(steps) / len(trajectories) if trajectories else 0.0,
             "malformed": share(lambda s: not s.valid), "inadmissible": share(lambda s: not s.admissible),
             "outcomes": dict(sorted(outcomes.items()))}
 
