@@ -92,13 +92,14 @@ def trl_losses(model, rows):
     from datasets import Dataset
     from datasets.table import InMemoryTable
     from trl import GRPOConfig, GRPOTrainer
-    from seed.config import TINY_MODEL
+    from seed.config import TINY_MODELS
     from seed.policy import load_tokenizer
     arguments = GRPOConfig(output_dir="/tmp/trl-bench", per_device_train_batch_size=MICRO, gradient_accumulation_steps=ROWS // MICRO,
                            num_generations=MICRO, beta=0.0, loss_type="dapo", use_cpu=True, bf16=False, report_to=[],
                            gradient_checkpointing=False, max_completion_length=80, mask_truncated_completions=False)
     trainer = GRPOTrainer(model=model, reward_funcs=lambda completions, **_: [0.0] * len(completions), args=arguments,
-                          train_dataset=Dataset(InMemoryTable.from_pydict({"prompt": ["x"] * ROWS}), fingerprint="bench"), processing_class=load_tokenizer(TINY_MODEL))
+                          train_dataset=Dataset(InMemoryTable.from_pydict({"prompt": ["x"] * ROWS}), fingerprint="bench"),
+                          processing_class=load_tokenizer(TINY_MODELS / "alfworld"))
     trainer.current_gradient_accumulation_steps = ROWS // MICRO
     longest, most = max(len(p) for p, _, _ in rows), max(len(a) for _, a, _ in rows)
     tensor = torch.tensor

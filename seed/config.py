@@ -96,7 +96,7 @@ class Config:
     gradients_every: int = knob(5, "updates between measurements of |lambda grad L_opd| / |grad L_rl| (costs one more backward pass)")
 
 
-TINY_MODEL = str(Path(__file__).parent / "tiny_model")
+TINY_MODELS = Path(__file__).parent / "tiny_models"   # one for each environment; --model tiny stands for that of --env
 # LoRA on all linear layers, alpha = 2 * rank. Its learning rate is not the paper's 1e-6 for all weights: an update B A of low
 # rank starts at B = 0 and has few numbers to move, and wants 10 to 50 times the rate of full fine-tuning.
 LORA = dict(dtype="auto", quantize=True, lora_rank=32, gradient_checkpointing=True, learning_rate=2e-5, sft_learning_rate=1e-4)
@@ -104,7 +104,7 @@ PRESETS = {
     # A model of a million parameters and small households: minutes on two CPU cores. See seed/tiny.py. lambda: at 0.1 the
     # distillation's gradient has about a quarter of the length of GRPO's (`gradient_ratio` in results/alfworld_tiny.json), so at
     # the paper's 0.01 it would have a fortieth.
-    "tiny": dict(model=TINY_MODEL, dtype="float32", updates=20, max_turns=15, max_reply_tokens=24,
+    "tiny": dict(model="tiny", dtype="float32", updates=20, max_turns=15, max_reply_tokens=24,
                  analyzer_prompt_tokens=1024, skill_tokens=80, opd_coef=0.1, learning_rate=3e-4, batch_tokens=4096, sft_tasks=32,
                  sft_rollouts=4, sft_learning_rate=3e-4, annotator="expert", eval_every=10, eval_episodes=200),
     "smollm2-135m": dict(model="HuggingFaceTB/SmolLM2-135M-Instruct", **LORA),
@@ -165,7 +165,7 @@ def make_config(given: dict) -> Config:
     if preset not in PRESETS:
         raise UserError(f"unknown preset {preset}: choose one of {', '.join(PRESETS)}")
     env = given.get("env", "alfworld")
-    if preset == "tiny" and env != "alfworld":
+    if preset == "tiny" and not (TINY_MODELS / env).is_dir():
         raise UserError(f"the tiny preset has no model for {env} yet: give --preset smollm2-135m (slow without a GPU) or one of "
                         f"{', '.join(name for name in PRESETS if name.startswith('qwen'))}")
     config = Config(**{**ENVIRONMENTS[env], **PRESETS[preset], **given, "preset": preset})

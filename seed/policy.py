@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from seed.config import TINY_MODELS
 from seed.errors import UserError
 from seed.gguf import local_model
 from seed.prompts import render
@@ -125,7 +126,7 @@ def load_policy(config, folder: str | Path | None = None, identity: dict | None 
     from transformers.utils import logging
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # a hub that cannot be reached is told in one line below, not in ten
-    name = local_model(config.model)
+    name = str(TINY_MODELS / config.env) if config.model == "tiny" else local_model(config.model)
     identity = identity or {"preset": config.preset, "model": model_name(name), "lora_rank": config.lora_rank,
                             "quantize": config.quantize}
     if folder is not None:

@@ -1,6 +1,6 @@
 """The tiny preset's model: a language model of a million parameters that stands for an instruct model.
 
-    python -m seed.tiny --out seed/tiny_model
+    python -m seed.tiny --out seed/tiny_models/alfworld
 
 Not in the paper, which starts from Qwen2.5-Instruct. To see the method learn on a laptop, the start must have what an
 instruct model has: it acts in the format, sometimes succeeds, follows a skill in its prompt, and can (poorly) sum up an

@@ -35,10 +35,10 @@ def trajectory(steps: int = 3, success: bool = True, description: str = "put a m
 def random_policy(seed: int = 0, width: int = 64, layers: int = 2, lora: int = 0, scale: float = 3.0):
     """Qwen2's architecture with random weights, larger than usual so that log-probs differ, and the tiny tokenizer."""
     import torch
-    from seed.config import TINY_MODEL
+    from seed.config import TINY_MODELS
     from seed.policy import Policy, add_adapter, load_tokenizer
     from seed.tiny import build_model
-    tokenizer = load_tokenizer(TINY_MODEL)
+    tokenizer = load_tokenizer(TINY_MODELS / "alfworld")
     torch.manual_seed(seed)
     model = build_model(len(tokenizer), width, layers).eval()
     with torch.no_grad():

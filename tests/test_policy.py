@@ -96,7 +96,7 @@ def test_gradient_checkpointing_changes_no_number_and_not_sampling():
 def test_a_folder_of_another_preset_is_refused(tmp_path):
     random_policy().save(tmp_path / "a")
     with pytest.raises(UserError, match="was saved with .*give the same --preset"):
-        check_identity(tmp_path / "a", {"preset": "tiny", "model": "tiny_model", "lora_rank": 0})
+        check_identity(tmp_path / "a", {"preset": "tiny", "model": "alfworld", "lora_rank": 0})
     with pytest.raises(UserError, match="holds no saved policy"):
         check_identity(tmp_path / "nowhere", {})
     (tmp_path / "a" / "policy.json").write_text("{")

@@ -7,14 +7,16 @@ import pytest
 from fakes import random_text
 
 from seed import analyzer, prompts
-from seed.config import TINY_MODEL, make_config
+from seed.config import TINY_MODELS, make_config
 from seed.policy import load_policy, load_tokenizer
 from seed.tiny import SENTENCES, pretrain
+
+TINY_MODEL = TINY_MODELS / "alfworld"
 
 
 @pytest.fixture(scope="module")
 def record():
-    return json.loads((Path(TINY_MODEL) / "pretraining.json").read_text())
+    return json.loads((TINY_MODEL / "pretraining.json").read_text())
 
 
 def test_the_script_still_takes_its_first_steps(record, tmp_path):
@@ -22,11 +24,11 @@ def test_the_script_still_takes_its_first_steps(record, tmp_path):
     assert losses == pytest.approx(record["first_losses"][:3], rel=2e-3)
     assert losses[0] > 5 and record["last_loss"] < 0.3
     tokenizer.save_pretrained(tmp_path)
-    assert (tmp_path / "tokenizer.json").read_text() == (Path(TINY_MODEL) / "tokenizer.json").read_text()
+    assert (tmp_path / "tokenizer.json").read_text() == (TINY_MODEL / "tokenizer.json").read_text()
 
 
 def test_the_shipped_files_are_small(record):
-    assert sum(f.stat().st_size for f in Path(TINY_MODEL).iterdir()) < 10 * 2 ** 20
+    assert sum(f.stat().st_size for f in TINY_MODEL.iterdir()) < 10 * 2 ** 20
     policy = load_policy(make_config({"preset": "tiny"}))
     assert sum(p.numel() for p in policy.trainable()) == record["parameters"] and 0.8e6 < record["parameters"] < 3e6
 
