@@ -104,7 +104,7 @@ PRESETS = {
     # A model of a million parameters and small households: minutes on two CPU cores. See seed/tiny.py. lambda: at 0.1 the
     # distillation's gradient has about a quarter of the length of GRPO's (`gradient_ratio` in results/alfworld_tiny.json), so at
     # the paper's 0.01 it would have a fortieth.
-    "tiny": dict(model="tiny", dtype="float32", updates=20, max_turns=15, max_reply_tokens=24,
+    "tiny": dict(model="tiny", dtype="float32", updates=20, max_reply_tokens=24,
                  analyzer_prompt_tokens=1024, skill_tokens=80, opd_coef=0.1, learning_rate=3e-4, batch_tokens=4096, sft_tasks=32,
                  sft_rollouts=4, sft_learning_rate=3e-4, annotator="expert", eval_every=10, eval_episodes=200),
     "smollm2-135m": dict(model="HuggingFaceTB/SmolLM2-135M-Instruct", **LORA),
@@ -116,6 +116,21 @@ PRESETS = {
 
 
 OTHER_NAMES = {"--lambda": "--opd-coef", "--beta": "--gate-beta", "--lr": "--learning-rate"}  # the paper's and other programs'
+
+
+# The tiny preset's games are small, and so are its replies.
+TINY_ENVIRONMENTS = {
+    "alfworld": dict(max_turns=15),
+    "webshop": dict(history_length=1, max_reply_tokens=48, analyzer_prompt_tokens=2048),
+    "search": dict(tasks_per_update=16, max_reply_tokens=48),
+    "sokoban": dict(tasks_per_update=16),
+    "ezpoints": dict(seen_games=80, unseen_games=64),   # there are no more deals
+}
+
+
+def settings(env: str, preset: str) -> dict:
+    """What environment and preset bring, the later over the earlier."""
+    return {**ENVIRONMENTS[env], **PRESETS[preset], **(TINY_ENVIRONMENTS[env] if preset == "tiny" else {})}
 
 
 class Parser(argparse.ArgumentParser):
@@ -145,7 +160,8 @@ def parse(doc: str, stage1: bool = False, arguments: list[str] | None = None) ->
     for knob_ in fields(Config):
         flag = "--" + (knob_.name.removeprefix("sft_") if stage1 else knob_.name).replace("_", "-")
         meta = knob_.metadata
-        own = f"; tiny: {PRESETS['tiny'][knob_.name]}" if PRESETS["tiny"].get(knob_.name, knob_.default) != knob_.default else ""
+        tiny = settings("alfworld", "tiny").get(knob_.name, knob_.default)
+        own = f"; tiny: {tiny}" if tiny != knob_.default else ""
         help_ = f"{meta['meaning']} [{knob_.default}{own}]" + (f" (paper: {meta['paper']})" if meta["paper"] else "")
         options = dict(dest=knob_.name, default=argparse.SUPPRESS, help=help_.replace("%", "%%"))
         if knob_.type is bool:
@@ -164,11 +180,7 @@ def make_config(given: dict) -> Config:
         preset = "qwen2.5-3b" if torch.cuda.is_available() else "tiny"
     if preset not in PRESETS:
         raise UserError(f"unknown preset {preset}: choose one of {', '.join(PRESETS)}")
-    env = given.get("env", "alfworld")
-    if preset == "tiny" and not (TINY_MODELS / env).is_dir():
-        raise UserError(f"the tiny preset has no model for {env} yet: give --preset smollm2-135m (slow without a GPU) or one of "
-                        f"{', '.join(name for name in PRESETS if name.startswith('qwen'))}")
-    config = Config(**{**ENVIRONMENTS[env], **PRESETS[preset], **given, "preset": preset})
+    config = Config(**{**settings(given.get("env", "alfworld"), preset), **given, "preset": preset})
     if config.dtype == "auto":  # on a CPU, training in bfloat16 is many times slower than in float32
         config.dtype = "bfloat16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "float32"
     for names, holds, expected in (

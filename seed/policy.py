@@ -126,7 +126,7 @@ def load_policy(config, folder: str | Path | None = None, identity: dict | None 
     from transformers.utils import logging
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # a hub that cannot be reached is told in one line below, not in ten
-    name = str(TINY_MODELS / config.env) if config.model == "tiny" else local_model(config.model)
+    name = tiny_model(config.env) if config.model == "tiny" else local_model(config.model)
     identity = identity or {"preset": config.preset, "model": model_name(name), "lora_rank": config.lora_rank,
                             "quantize": config.quantize}
     if folder is not None:
@@ -162,6 +162,14 @@ def load_policy(config, folder: str | Path | None = None, identity: dict | None 
     if not policy.trainable():
         raise UserError(f"no weight of {source} can be trained: --model needs float weights, or give --lora-rank 32")
     return policy
+
+
+def tiny_model(env: str) -> str:
+    folder = TINY_MODELS / env
+    if not folder.is_dir():
+        raise UserError(f"the tiny preset has no model for {env} yet: make one (python -m seed.tiny --env {env} --out {folder}, about an "
+                        f"hour), or give --preset smollm2-135m or a bigger one")
+    return str(folder)
 
 
 def load_tokenizer(source: str):

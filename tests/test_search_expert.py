@@ -5,7 +5,7 @@ import pytest
 from test_search import world  # noqa: F401  a fixture
 
 from seed.envs.search import FORMS, read
-from seed.envs.search_expert import WHAT, Goal, Notebook, decide, hindsight, hints_of, parse_question, slip
+from seed.envs.search_expert import WHAT, Goal, Notebook, decide, hindsight, hints, parse_question, slip
 from seed.envs.search_world import CHAINS, RELATIONS, make_world, wording
 from seed.trajectory import Context, Step, Task, Trajectory
 
@@ -65,7 +65,7 @@ def test_the_expert_answers_everything_in_as_many_searches_as_hops(world):  # no
 def test_a_hint_saves_a_search_and_a_wrong_one_does_not_crash(world):  # noqa: F811
     two = [task for task in all_tasks(world) if task.type == "two_hop"]
     for task in two:
-        bridge = hints_of(hindsight(play(world, task, random.Random(0)))[1])
+        bridge = hints(hindsight(play(world, task, random.Random(0)))[1])
         t = play(world, task, random.Random(0), hints=bridge)
         assert len(bridge) == 1 and t.success and len(t.steps) == 2
         play(world, task, random.Random(0), hints=("Nobody Known",))
@@ -85,9 +85,9 @@ def test_a_success_gives_the_workflow(world):  # noqa: F811
         goal, answer = parse_question(t.task.description), t.steps[-1].action[len("<answer>"):-len("</answer>")]
         assert f"{len(t.steps) - 1} search" in summary and WHAT[goal.chain[-1]] in skill
         assert answer not in skill and goal.subject in skill             # where to look, never what to answer
-        assert goal.subject not in plain and hints_of(plain) == ()
+        assert goal.subject not in plain and hints(plain) == ()
         searched = [step.action[len("<search>"):-len("</search>")] for step in t.steps[:-1]]
-        assert hints_of(skill) == tuple(searched[1:])
+        assert hints(skill) == tuple(searched[1:])
 
 
 @pytest.mark.parametrize("script, summary, advice", [
@@ -100,7 +100,7 @@ def test_a_failure_says_what_to_avoid(world, script, summary, advice):  # noqa: 
     task = next(task for task in world.tasks("train") if "author-birth" in task.id)
     first = play(world, task, random.Random(0))
     goal = parse_question(first.task.description)
-    fill = dict(subject=goal.subject, bridge=hints_of(hindsight(first)[1])[0], first=WHAT[goal.chain[0]], last=WHAT[goal.chain[1]])
+    fill = dict(subject=goal.subject, bridge=hints(hindsight(first)[1])[0], first=WHAT[goal.chain[0]], last=WHAT[goal.chain[1]])
     script = [action.format(**fill) for action in script] + ["<answer>Nobody</answer>"] * (len(script) == 3)
     t = play(world, task, random.Random(0), script=script)
     found = hindsight(t)

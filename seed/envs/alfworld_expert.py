@@ -11,12 +11,26 @@ import random
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
+from seed.envs.base import tagged
 from seed.trajectory import Trajectory
 
 VERBS = {"pick_clean_then_place_in_recep": ("clean", "sinkbasin"), "pick_heat_then_place_in_recep": ("heat", "microwave"),
          "pick_cool_then_place_in_recep": ("cool", "fridge")}
 ITEM = re.compile(r"\ban? ([a-z]+ \d+)")
+
+
+# Their words that follow keep their leading blank.
+SENTENCES = (
+    "-= Welcome to TextWorld, ALFRED! =-\n\nYou are in the middle of a room. Looking quickly around you, you see a",
+    "\n\nYour task is to:", "You arrive at", ". On the", ", you see a", ", you see nothing.", ", and a", ", a",
+    " is open. In it, you see a", " is open. In it, you see nothing.", " is closed.", "You pick up the", "You move the",
+    "', Action", "']\n[Observation", "'\n 'go to", '{"episode_summary": "', '", "episode_skill": "', '."}',
+    "<think>", "</think>", "<action>", "</action>")
+GAMES, RECEPTACLES, OBJECTS, LAYOUTS = 48, (4, 7), (4, 8), (6, 0)   # of a practice set
+reply = tagged
+VAGUE = "Find it, take it, put it."
 
 
 @dataclass(frozen=True)
@@ -123,6 +137,25 @@ class Notebook:
                      for item in items if kind_of(item) == self.goal.recep), None)
 
 
+def start(description: str) -> Notebook:
+    return Notebook(parse_goal(description))
+
+
+def hints(skill: str) -> tuple[str, ...]:
+    """The places that a skill says to look in.
+
+    >>> hints("Find mug in shelf 1 or desk 2, take it, put it in shelf 3.")
+    ('shelf 1', 'desk 2')
+    """
+    return tuple(re.findall(r"[a-z]+ \d+", skill.split(", take")[0]))
+
+
+def slip(book: Notebook, admissible, rng: random.Random) -> tuple[str, str]:
+    """A reply without sense."""
+    goal = book.goal
+    return rng.choice([f"{verb} {goal.obj}" for verb in ("find", "take", "put", goal.verb) if verb]), rng.choice(admissible)
+
+
 def decide(book: Notebook, admissible, rng: random.Random, hints: tuple[str, ...] = (), careless: bool = False) -> tuple[str, str]:
     """(thought, action): what a sensible player does next. `hints`: places to look in first, as a skill may name them.
 
@@ -207,6 +240,16 @@ def hindsight(trajectory: Trajectory, name_places: bool = True) -> tuple[str, st
     elif idle:
         skill += f" Do not go back to {idle[0]}."
     return f"The {goal.obj} {_what_is_missing(book)}.", skill
+
+
+def practice(folder: Path, name: str):
+    """Made games whose layouts are none of those that `alfworld_games` makes for training and evaluation."""
+    from seed.envs.alfworld import GAMES_SEED, AlfWorld
+    from seed.envs.alfworld_games import LAYOUTS_PER_ROOM, Difficulty, make_all_layouts, make_games
+    reserved: set = set()
+    make_all_layouts(Difficulty(), GAMES_SEED, LAYOUTS_PER_ROOM, reserved)
+    make_games(folder, {"train": GAMES}, Difficulty(RECEPTACLES, OBJECTS), name, None, LAYOUTS, reserved)
+    return AlfWorld(folder, 1, None)
 
 
 def _what_is_missing(book: Notebook) -> str:

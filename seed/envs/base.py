@@ -74,6 +74,11 @@ def read_action(text: str, admissible: tuple[str, ...], fallback: int = 30) -> R
     return Reply(action, in_order and not chinese(text), action in admissible)
 
 
+def tagged(thought: str, action: str) -> str:
+    """The reply that `read_action` reads."""
+    return f"<think>{thought}</think><action>{action}</action>"
+
+
 def thought_before(text: str, place: int) -> bool:
     """<think> opens, then closes, then comes `place`."""
     return 0 <= text.find("<think>") < text.find("</think>") < place
@@ -93,6 +98,34 @@ def new_folder(path: Path):
         os.replace(unfinished, path)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+class Expert(Protocol):
+    """What a module `seed/envs/NAME_expert.py` offers: a player and annotator of rules, which reads what the agent could read."""
+    SENTENCES: tuple[str, ...]     # texts of the environment that are worth one token each in the tiny tokenizer
+    VAGUE: str                     # a skill that helps nobody
+
+    def start(description: str):
+        """A new notebook, which follows an episode of this task by `read(action, observation)` (action None: the first one)."""
+
+    def decide(book, admissible: tuple[str, ...], rng, hints: tuple[str, ...] = (), careless: bool = False) -> tuple[str, str]:
+        """(thought, action): what a sensible player does next, or a careless one."""
+
+    def slip(book, admissible: tuple[str, ...], rng) -> tuple[str, str]:
+        """(thought, action) at random: the noise in what the tiny model learns from."""
+
+    def hints(skill: str) -> tuple[str, ...]:
+        """What a skill of `hindsight` names, as `decide` takes it."""
+
+    def reply(thought: str, action: str) -> str:
+        """The reply in the environment's form."""
+
+    def hindsight(trajectory, name_places: bool = True) -> tuple[str, str] | None:
+        """(summary, skill) of a finished trajectory; None where its task is none that the rules know. With name_places the skill
+        says what was found in this very game; without, only the workflow."""
+
+    def practice(folder: Path, name: str) -> "Environment":
+        """Games for pre-training, other ones for every name: none that a policy is evaluated on."""
 
 
 class Environment(Protocol):

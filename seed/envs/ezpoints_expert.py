@@ -8,12 +8,15 @@ import json
 import random
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from seed.envs.ezpoints import MOST_TOKENS, TARGET, numbers, worth
+from seed.envs.ezpoints import MOST_TOKENS, TARGET, TASK, TOKENS, EZPoints, numbers, worth
 from seed.trajectory import Trajectory
 
 CARD = re.compile(r"(\w+) of [hsdc]")
 NOTHING_YET = "empty"
+VAGUE = "Use both cards."
+SENTENCES = (TASK, "'\n '".join(TOKENS), "Cards:", "Formula:", '{"thoughts": "', '", "action": "', '"}')
 
 
 @dataclass
@@ -35,6 +38,16 @@ class Notebook:
         """A formula worth 12, from the left card to the right one."""
         a, b = self.values
         return str(a), "+" if a + b == TARGET else "*", str(b)
+
+
+def start(description: str) -> Notebook:
+    return Notebook()
+
+
+def slip(book: Notebook, admissible, rng: random.Random) -> tuple[str, str]:
+    """A token without sense."""
+    thought = f"{rng.choice(book.values)} {rng.choice('+*')} {rng.choice(book.values)}" if book.values else "no cards to see"
+    return thought, rng.choice(admissible)
 
 
 def reply(thought: str, action: str) -> str:
@@ -95,3 +108,8 @@ def hindsight(trajectory: Trajectory, name_places: bool = True) -> tuple[str, st
     if worth(book.formula) is None or not {"+", "*"} & set(book.formula):
         return f"{shown} is no formula.", f"{skill} Put one sign between the numbers."
     return f"{shown} is {worth(book.formula)}, not {TARGET}.", f"{skill} Do not {'multiply' if do == 'Add' else 'add'}."
+
+
+def practice(folder: Path, name: str) -> EZPoints:
+    """The training deals: there are too few deals to have others."""
+    return EZPoints(1)

@@ -12,11 +12,17 @@ import random
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
-from seed.envs.search import extract_answer
+from seed.config import ENVIRONMENTS
+from seed.envs.search import FORMS, extract_answer
 from seed.envs.search_world import CHAINS, PASSAGES, wording
 from seed.trajectory import Trajectory
 
+QUESTIONS = 160   # of a practice set
+VAGUE = "Search, then answer."
+SENTENCES = ("'\n '".join(FORMS.values()), *FORMS.values(), '<information>{"result": "Doc 1:', *(f"\\nDoc {n}:" for n in (2, 3)), '\\n"}</information>',
+             "<search>", "</search>", "<answer>", "</answer>")
 NAME = r"[A-Z][a-z]+(?: [A-Z][a-z]+)?"
 WHAT = {"birth": "the town of birth", "death": "the town of death", "teacher": "the teacher", "author": "the writer",
         "founder": "the founder", "seat": "the town", "region": "the region", "river": "the river", "capital": "the capital"}
@@ -52,8 +58,9 @@ class Notebook:
     queries: list[str] = field(default_factory=list)
     answer: str | None = None
 
-    def read(self, action: str, observation: str) -> None:
-        """Take in an action and the observation that followed it."""
+    def read(self, action: str | None, observation: str) -> None:
+        """Take in the observation that followed `action` (None: the first one)."""
+        action = action or ""
         if action.startswith("<answer>"):
             self.answer = extract_answer(action)
         elif action:
@@ -81,7 +88,7 @@ class Notebook:
 
 
 def decide(book: Notebook, admissible, rng: random.Random, hints: tuple[str, ...] = (), careless: bool = False) -> tuple[str, str]:
-    """(thought, action): what a sensible player does next. `hints`: the bridge, as a skill may name it (`hints_of`).
+    """(thought, action): what a sensible player does next. `hints`: the bridge, as a skill may name it (`hints`, below).
 
     A careless one answers with some name in the passage of the question's subject, whatever is asked for.
     """
@@ -107,7 +114,15 @@ def slip(book: Notebook, admissible, rng: random.Random) -> tuple[str, str]:
     return f"find {rng.choice(list(WHAT.values()))}", f"<search>{rng.choice([name, name, book.goal.text])}</search>"
 
 
-def hints_of(skill: str) -> tuple[str, ...]:
+def start(description: str) -> Notebook:
+    return Notebook(parse_question(description))
+
+
+def reply(thought: str, action: str) -> str:
+    return f"<think>{thought}</think>{action}"
+
+
+def hints(skill: str) -> tuple[str, ...]:
     """The bridge that a skill of `hindsight` names, if it does."""
     return tuple(re.findall(f"search ({NAME})", skill))
 
@@ -147,3 +162,13 @@ def hindsight(trajectory: Trajectory, name_places: bool = True) -> tuple[str, st
 
 def _searches(book):
     return f"{len(book.queries)} search" + ("es" if len(book.queries) != 1 else "")
+
+
+def practice(folder: Path, name: str):
+    """Another made world: other people and places, the same kinds of question."""
+    from seed.envs.search import SearchQA
+    from seed.envs.search_data import find_corpus, read_corpus, read_questions
+    from seed.envs.search_retrievers import Bm25
+    from seed.envs.search_world import write_world
+    write_world(folder, {"train": QUESTIONS, "valid_seen": 0, "valid_unseen": 0}, f"practice {name}")
+    return SearchQA(folder, read_questions(folder), Bm25(read_corpus(find_corpus(folder))), 1, ENVIRONMENTS["search"]["max_turns"])

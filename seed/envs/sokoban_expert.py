@@ -7,12 +7,19 @@ careless player heads for the target as the crow flies: it does not look for wal
 import random
 import re
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from seed.envs.sokoban import SHOWN
-from seed.envs.sokoban_levels import MOVES, Level, push, read_board, solve
+from seed.config import Config
+from seed.envs.base import tagged
+from seed.envs.sokoban import LEGEND, LEVELS_SEED, SHAPE, SHOWN, Sokoban, read_shape
+from seed.envs.sokoban_levels import MOVES, Level, draw, floor_plan, make_levels, place, push, read_board, same, solve, write_levels
 from seed.trajectory import Trajectory
 
+LEVELS = 200                                           # of a practice set
+reply = tagged
+VAGUE = "Push the box."
+SENTENCES = (*(f" {cell} \t" for cell in "#_OX√PS"), "push the box onto the target.", LEGEND, "'\n 'down'\n 'left'\n 'right'")
 XSB = {shown: xsb for xsb, shown in SHOWN.items()}     # the board's symbols to those of level files
 SIDE = {"up": "below", "down": "above", "left": "right of", "right": "left of"}    # where to stand for a push
 
@@ -39,8 +46,13 @@ class Notebook:
                 self.stuck = action
 
 
-def reply(thought: str, action: str) -> str:
-    return f"<think>{thought}</think><action>{action}</action>"
+def start(description: str) -> Notebook:
+    return Notebook()
+
+
+def slip(book: Notebook, admissible, rng: random.Random) -> tuple[str, str]:
+    """A move without sense."""
+    return f"push {rng.choice(list(MOVES))}", rng.choice(admissible)
 
 
 def hints(skill: str) -> tuple[str, ...]:
@@ -117,3 +129,20 @@ def hindsight(trajectory: Trajectory, name_places: bool = True) -> tuple[str, st
     if book.stuck:
         return f"A box was stuck after a push {book.stuck}.", f"{skill} Do not push it too far{f' {book.stuck}' if name_places else ''}."
     return "The moves ran out before all was on target." if book.pushes else "No box was pushed.", skill
+
+
+def practice(folder: Path, name: str) -> Sokoban:
+    """Levels of the default shape: none that is evaluated on, turned or mirrored, and no room of the unseen ones."""
+    config = Config()
+    made = make_levels(dict(train=config.train_games, valid_seen=config.seen_games, valid_unseen=config.unseen_games), *read_shape(SHAPE), LEVELS_SEED)
+    name_of = lambda level: same(draw(level, level.player, level.boxes))
+    held_out = {name_of(level) for split in ("valid_seen", "valid_unseen") for level in made[split]}
+    room_of = lambda level: same(["".join(" #"[(r, c) in level.walls] for c in range(level.size[1])) for r in range(level.size[0])])
+    unseen, rng, levels = {room_of(level) for level in made["valid_unseen"]}, random.Random(f"practice {name}"), []
+    while len(levels) < LEVELS:
+        level = place(rng, floor_plan(rng, read_shape(SHAPE)[0]), *read_shape(SHAPE))
+        if level is not None and name_of(level) not in held_out and room_of(level) not in unseen:
+            levels.append(replace(level, optimum=len(solve(level))))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_levels(folder / "train.xsb", levels)
+    return Sokoban(folder, 1, config.max_turns)

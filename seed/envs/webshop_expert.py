@@ -1,15 +1,25 @@
 """A rule-based player and annotator for WebShop: the tiny model's teacher before Stage 1, and Stage 1's `expert`.
 
-Not in the paper; see `seed/envs/alfworld_expert.py`, its counterpart for ALFWorld. The rules read what the agent could read: the task's sentence,
-pages and actions. `Notebook` follows an episode, `decide` says the next sensible action, `hindsight` writes a trajectory's skill.
+Not in the paper; see `seed/envs/alfworld_expert.py`, its counterpart for ALFWorld. The rules read what the agent could read: the
+task's sentence, pages and actions. `Notebook` follows an episode, `decide` says the next sensible action, `hindsight` writes a trajectory's skill.
 """
 import random
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from seed.envs.webshop import parse_action
+from seed.envs.base import tagged
+from seed.envs.webshop import WebShop, parse_action
+from seed.envs.webshop_made import make_products
 from seed.trajectory import Trajectory
 
+GOALS = 160                                     # of a practice set
+reply = tagged
+VAGUE = "Search it, open it, buy it."
+SENTENCES = ("'Back to Search' [SEP] 'Page 1 (Total results:", "'Back to Search' [SEP] '< Prev' [SEP] '", "' [SEP] 'Price: $", "' [SEP] '$",
+             "' [SEP] 'Rating: N.A.' [SEP] 'Description' [SEP] 'Features' [SEP] 'Reviews' [SEP] 'Buy Now'", "' [SEP] '", "]'\n 'click[",
+             "click[back to search]'\n 'click[< prev]'\n 'click[description]'\n 'click[features]'\n 'click[reviews]'\n 'click[buy now]'\n 'click[",
+             "Find me", ", and price lower than", ".00 dollars", "<action>click[", "<action>search[", "]</action>")
 SENTENCE = re.compile(r"(?:find me )?(?P<what>.+?)(?: with (?P<options>[^:]+: .+?))?"
                       r"(?:, and price lower than (?P<limit>\d+\.\d+) dollars)?", re.IGNORECASE | re.DOTALL)
 MARKS = {"Search": "search", "Next >": "results", "Buy Now": "item"}    # texts that only these pages have
@@ -86,6 +96,19 @@ class Notebook:
                       key=lambda p: len(self.missing(p)))
 
 
+def start(description: str) -> Notebook:
+    return Notebook(parse_goal(description))
+
+
+def slip(book: Notebook, admissible, rng: random.Random) -> tuple[str, str]:
+    """A search for some words of the wish, or a click without sense."""
+    action = rng.choice(admissible)
+    if action.startswith("search"):
+        words = book.wish.what.split()
+        return "search", f"search[{' '.join(rng.sample(words, rng.randint(1, len(words))))}]"
+    return rng.choice(("open it", "go back", "buy", "read features", "more results")), action
+
+
 def decide(book: Notebook, admissible, rng: random.Random, hints: tuple[str, ...] = (), careless: bool = False) -> tuple[str, str]:
     """(thought, action): what a sensible customer does next. `hints`: products to open first, as a skill may name them.
 
@@ -146,3 +169,9 @@ def hindsight(trajectory: Trajectory, name_places: bool = True) -> tuple[str, st
 def hints(skill: str) -> tuple[str, ...]:
     """The product that a skill says to open."""
     return tuple(re.findall(r", open (b\w+),", skill))
+
+
+def practice(folder: Path, name: str) -> WebShop:
+    """Another made shop, with its own products and goals; of kinds of product that are trained on."""
+    make_products(folder, f"practice {name}")
+    return WebShop(folder, 1, (GOALS, 0, 0))
