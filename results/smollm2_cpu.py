@@ -25,7 +25,7 @@ from seed.trajectory import Trajectory
 FOLDER = ROOT / "runs" / "smollm2_cpu"
 COMMON = ("--env", "alfworld", "--preset", "smollm2-135m", "--max-turns", "6", "--max-reply-tokens", "48", "--skill-tokens", "120",
           "--analyzer-prompt-tokens", "768", "--analyzer-temperature", "0.8", "--history-length", "2", "--max-prompt-tokens", "1024")
-STAGE_1 = ("--tasks", 3, "--rollouts", 2, "--epochs", 6, "--batch", 2, "--learning-rate", 5e-4)
+STAGE_1 = ("--tasks", 3, "--rollouts", 2, "--epochs", 20, "--batch", 2, "--learning-rate", 1e-3)
 ENOUGH = 3   # usable skills of the six
 
 

@@ -132,7 +132,7 @@ def _fields(data: dict) -> tuple[str, str] | str:
         values.append(data[name].encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip())
         if not any(character.isalnum() for character in values[-1]):
             return f"{name} is empty"
-    return "the prompt's own example" if values[1] == EXAMPLE else tuple(values)
+    return "the prompt's own example" if values[1].strip(".! ").lower() == EXAMPLE else tuple(values)
 
 
 def _read_object(text: str) -> dict | None:

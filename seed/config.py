@@ -93,7 +93,7 @@ class Config:
     eval_episodes: int = knob(128, "games of these evaluations, evenly spread over the sorted list", "128, drawn at random")
     eval_temperature: float = knob(0.4, "sampling temperature of evaluations", "0.4")
     save_every: int = knob(1, "updates between checkpoints")
-    gradients_every: int = knob(5, "updates between measurements of |lambda grad L_opd| / |grad L_rl| (costs one more backward pass)")
+    gradients_every: int = knob(5, "updates between measurements of |lambda grad L_opd| / |grad L_rl| (costs one more forward and backward pass)")
 
 
 TINY_MODELS = Path(__file__).parent / "tiny_models"   # one for each environment; --model tiny stands for that of --env

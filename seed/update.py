@@ -166,18 +166,18 @@ def rescore_rows(config, policy, rows: list[Row], update: int) -> None:
 
 def accumulate(config, policy, rows: list[Row], tokens: float, update: int, meter: Meter, measure: bool) -> list[torch.Tensor]:
     """Gradients of L over `rows`, micro-batch by micro-batch; `tokens`: the action tokens of the whole optimisation step. Returns
-    the gradients of lambda L_opd alone, if they are to be measured (one more backward pass)."""
+    the gradients of lambda L_opd alone, if they are to be measured (one more forward and backward pass)."""
     parameters, weight = policy.trainable(), config.opd_coef if METHODS[config.method].reward else 1.0
     for p in parameters:
         p.grad = torch.zeros_like(p)
     distilled = [torch.zeros_like(p) for p in parameters] if measure else []
     for part in progress(micro_batches([sum(map(len, row.ids)) for row in rows], config.batch_tokens), "learning"):
         batch = [rows[i] for i in part]
+        if measure:  # in passes of its own: a graph kept for two backward passes would keep what checkpointing is to forget
+            _, opd = objective(config, policy, batch, tokens, Meter())
+            distilled = [total + grad for total, grad in zip(distilled, torch.autograd.grad(weight * opd, parameters))]
         rl, opd = objective(config, policy, batch, tokens, meter)
         check_finite([rl.item(), opd.item()], "loss", where(update, batch[0].trajectory))
-        if measure:
-            grads = torch.autograd.grad(weight * opd, parameters, retain_graph=True)
-            distilled = [total + grad for total, grad in zip(distilled, grads)]
         (rl + weight * opd).backward()
     return distilled
 

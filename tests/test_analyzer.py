@@ -54,6 +54,7 @@ def test_usable_answers(text):
     ('{"episode_summary": "It worked.", "episode_skill": null}', "episode_skill is not a text"),
     ('{"episode_summary": 3, "episode_skill": "Look first."}', "episode_summary is not a text"),
     ('{"episode_summary": "It worked.", "episode_skill": "Look fi', "cut off"),
+    ('{"episode_summary": "It worked.", "episode_skill": "A short rule to act by."}', "the prompt's own example"),
     ('{"episode_summary": "It worked.", "episode_skill": "Look first."', "cut off"),
     ('{"episode_summary"', "cut off"),
     ("{", "cut off"),
