@@ -7,7 +7,8 @@ Four kinds of skill for the same finished episodes: the policy's own, those of r
 things were seen ("expert") and without them ("workflow"), and the static library's. Two measurements on the made games:
 
 1. Acting. Every game is played, the episode turned into a skill, and the same game played again with it in the context (library
-   and workflow skills say nothing about the game itself; own and expert ones may). How much does a skill help as a prompt?
+   and workflow skills say nothing about the game itself; own and expert ones may). How much does a skill help as a prompt? And how
+   much when it is the expert's skill of *another* game of the same type, whose places are then wrong (leak)?
 2. Teaching. Delta = log pi(a | H(h, s)) - log pi(a | h) of the tokens of one update's episodes at temperature 1, apart for
    reasoning, tags and action, for won and lost episodes, and for groups in which all failed (no advantage, so GRPO learns nothing
    there); and how much of the reward is in Delta: the share of pairs of a won and a lost episode of the same group in which
@@ -42,6 +43,7 @@ from seed.runlog import RunLog, commit
 from train_sft import stage1
 
 KINDS = ("own", "expert", "workflow", "library")
+OTHER = "expert, other game"
 TASKS, COPIES = 32, 8    # of the second measurement
 
 
@@ -72,8 +74,11 @@ def acting(policy, env, config) -> dict:
     first, _ = rollout(policy, env, [(task, i, 0) for i, task in enumerate(tasks)], "why, first", **play_options(config, config.eval_temperature))
     plain = evaluate(policy, env, tasks, config, title="without a skill")
     result = {"none": {key: plain[key] for key in ("wins", "games", "success", "low", "high", "mean_turns")}}
-    for kind in KINDS:
-        skills = {t.task.id: s for t, s in zip(first, skills_of(kind, policy, first, config, "why, first"))}
+    for kind in (*KINDS, OTHER):
+        made = skills_of("expert" if kind == OTHER else kind, policy, first, config, "why, first")
+        if kind == OTHER:  # the list is sorted by type: the game before is of the same type, or (once a type) of the last one
+            made = made[-1:] + made[:-1]
+        skills = {t.task.id: s for t, s in zip(first, made)}
         e = evaluate(policy, env, tasks, config, library=BySkill(skills), title=f"with skills: {kind}")
         known = defaultdict(list)   # did the first episode succeed, from which the skill was made?
         for t in first:
@@ -173,7 +178,7 @@ def draw(known):
     figure, axes = plt.subplots(len(known), 2, figsize=(13, 3.6 * len(known)), constrained_layout=True, squeeze=False)
     outcomes = ("won", "lost", "lost, as all of the group")
     for (left, right), (name, entry) in zip(axes, known.items()):
-        kinds = ("none", *KINDS)
+        kinds = ("none", *KINDS, OTHER)
         rates = [entry["acting"][kind] for kind in kinds]
         left.bar(kinds, [100 * r["success"] for r in rates], color="tab:blue", capsize=3,
                  yerr=[[100 * (r["success"] - r["low"]) for r in rates], [100 * (r["high"] - r["success"]) for r in rates]])
