@@ -1,7 +1,7 @@
 """What an update costs: SEED's against GRPO's on the same trajectories, and ours against TRL's GRPOTrainer.
 
     python bench/update_cost.py
-    python -m venv /tmp/trl && /tmp/trl/bin/pip install trl==1.16.0 -r requirements.txt
+    python3.11 -m venv /tmp/trl && /tmp/trl/bin/pip install trl==1.16.0 -r requirements.txt
     python bench/update_cost.py --trl-python /tmp/trl/bin/python
 
 First part: the tiny policy plays some made games and analyses them; then scoring, backward passes and the optimiser's step of

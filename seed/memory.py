@@ -5,6 +5,7 @@ token of the micro-batch: with gradient checkpointing one vector a layer, one la
 Both are measured, and the micro-batch takes most of what is free. Micro-batches change the order of additions and nothing
 else, so a run may use another size than the one before.
 """
+import ctypes
 import random
 import sys
 
@@ -15,11 +16,14 @@ from seed.rescore import action_logprobs
 
 ON_CPU = 8192             # more is not faster on a CPU
 PROBES = (2048, 4096)     # tokens of the two passes that are measured
+M_MMAP_THRESHOLD = -3     # from malloc.h
 SHARE = 0.8               # of the free memory; the rest is for sampling's fragments and other programs
 
 
 def micro_batch_tokens(policy, batch_tokens: int) -> int:
     """`batch_tokens`, or where it is 0 as many as fit into the memory that is free."""
+    if policy.device.type != "cuda":
+        give_back_freed_memory()
     if batch_tokens or policy.device.type != "cuda":
         return batch_tokens or ON_CPU
     rng, peaks = random.Random(0), []
@@ -44,6 +48,16 @@ def budget(tokens: tuple[int, int], peaks: list[int], most: float) -> int:
     """
     a_token = max(1e-9, (peaks[1] - peaks[0]) / (tokens[1] - tokens[0]))
     return max(512, min(131072, int(tokens[0] + (most - peaks[0]) / a_token) // 512 * 512))
+
+
+def give_back_freed_memory() -> bool:
+    """On a CPU with glibc: blocks from 8 MB on go back to the system when they are freed. By itself glibc raises that limit to 32 MB
+    with every large block that is freed, and the scraps of a training pass then pile up: 6.7 instead of 2.0 GB for 4,096 tokens of
+    SmolLM2-135M, at the same speed. Returns whether there was something to set."""
+    try:
+        return ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 8 * 2 ** 20) == 1
+    except (OSError, AttributeError):  # another C library
+        return False
 
 
 def with_less_if_needed(config, work, undo=lambda: None):

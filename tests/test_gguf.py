@@ -33,8 +33,9 @@ def test_numbers_of_a_real_model_agree(tmp_path, monkeypatch):
     policy = load_policy(make_config({"preset": "smollm2-135m"}))
     policy.freeze_reference()
     prompts = [policy.encode(text) for text in ("What is the capital of France?", "Say yes.", "Count from one to five, with commas. " * 4)]
+    (answer,) = sample(policy, prompts[:1], [random.Random(0)], 24, 0.01, 4096)
+    assert "Paris" in policy.decode(answer.action_ids)
     replies = sample(policy, prompts, [random.Random(i) for i in range(3)], 12, 1.0, 4096)
-    assert any("Paris" in policy.decode(reply.action_ids) for reply in replies)
     rows = [(prompt, reply.action_ids) for prompt, reply in zip(prompts, replies)]
     together, alone = score(policy, rows, 4096), score(policy, rows, 1)
     for reply, a, b in zip(replies, together, alone):
@@ -47,13 +48,16 @@ def test_numbers_of_a_real_model_agree(tmp_path, monkeypatch):
 @pytest.mark.slow
 @needs_smollm2
 def test_an_update_of_a_real_model(tmp_path):
-    out = tmp_path / "run"
-    done = subprocess.run([sys.executable, "train_seed.py", "--preset", "smollm2-135m", "--init", "base", "--data", str(shared("alfworld")),
-                           "--updates", "1", "--tasks-per-update", "1", "--group-size", "2", "--max-turns", "2", "--max-reply-tokens", "24",
-                           "--skill-tokens", "160", "--analyzer-prompt-tokens", "1024", "--eval-episodes", "1", "--out", str(out)],
-                          cwd=ROOT, capture_output=True, text=True)
-    # Its own analyses may all be unusable; then the run says so.
-    assert done.returncode == 0 or "is a usable skill" in done.stderr, done.stderr[-2000:]
-    if done.returncode == 0:
-        (m,) = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-        assert m["sampling_gap"] < 1e-3 and m["kl"] == 0.0 and m["delta_abs"] > 0 and m["grad_norm"] >= 0
+    """Stage 1 on two skills (by rules: its own are unusable, see results/smollm2_cpu.json) until they are learned by heart, then SEED."""
+    common = ["--preset", "smollm2-135m", "--data", str(shared("alfworld")), "--max-turns", "2", "--max-reply-tokens", "64", "--skill-tokens", "120",
+              "--analyzer-prompt-tokens", "768", "--analyzer-temperature", "0.8"]
+
+    def script(*arguments):
+        done = subprocess.run([sys.executable, *arguments, *common], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+    script("train_sft.py", "--tasks", "1", "--rollouts", "2", "--epochs", "25", "--batch", "2", "--learning-rate", "1e-3", "--annotator", "expert",
+           "--out", str(tmp_path / "sft"))
+    script("train_seed.py", "--init", str(tmp_path / "sft" / "policy"), "--updates", "1", "--tasks-per-update", "1", "--group-size", "4",
+           "--eval-episodes", "1", "--out", str(tmp_path / "run"))
+    (m,) = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert m["sampling_gap"] < 1e-3 and m["kl"] == 0.0 and m["skill_valid"] > 0 and m["delta_abs"] > 0 and m["grad_norm"] > 0

@@ -5,7 +5,7 @@ from fakes import random_policy
 
 from seed.config import make_config
 from seed.errors import UserError
-from seed.memory import ON_CPU, budget, micro_batch_tokens, with_less_if_needed
+from seed.memory import ON_CPU, budget, give_back_freed_memory, micro_batch_tokens, with_less_if_needed
 
 
 def failing(times: int):
@@ -21,17 +21,17 @@ def failing(times: int):
 
 def test_memory_that_is_enough_changes_nothing():
     config = make_config({"preset": "tiny"})
-    assert with_less_if_needed(config, failing(0)) == "done" and config.batch_tokens == 8192
+    assert with_less_if_needed(config, failing(0)) == "done" and config.batch_tokens == 4096
 
 
 def test_out_of_memory_halves_once_and_says_so(capsys):
     config, undone = make_config({"preset": "tiny"}), []
     assert with_less_if_needed(config, failing(1), lambda: undone.append(1)) == "done"
-    assert config.batch_tokens == 4096 and undone == [1] and "micro-batches of 4,096 tokens" in capsys.readouterr().err
+    assert config.batch_tokens == 2048 and undone == [1] and "micro-batches of 2,048 tokens" in capsys.readouterr().err
 
 
 def test_out_of_memory_twice_says_what_to_do():
-    with pytest.raises(UserError, match="out of memory again with --batch-tokens 4096"):
+    with pytest.raises(UserError, match="out of memory again with --batch-tokens 2048"):
         with_less_if_needed(make_config({"preset": "tiny"}), failing(2))
 
 
@@ -50,3 +50,8 @@ def test_the_budget_is_on_the_line_through_two_peaks():
     fits = budget((2048, 4096), [constant + a_token * n for n in (2048, 4096)], 8_000_000_000)
     assert fits == 29_696 and constant + a_token * fits <= 8_000_000_000 < constant + a_token * (fits + 512)
     assert budget((2048, 4096), [10, 20], 1) == 512 and budget((2048, 4096), [5, 5], 10) == 131072
+
+
+def test_glibc_is_told_to_give_memory_back():
+    import platform
+    assert give_back_freed_memory() == (platform.libc_ver()[0] == "glibc")
