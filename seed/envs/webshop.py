@@ -204,4 +204,4 @@ class WebShop:
         visit = self.visits[slot]
         offered = [f"click[{what}]" for what in clickables(visit)]
         return Turn(" [SEP] ".join(f"'{text}'" for text in page_texts(visit)),
-                    tuple(["search[<your query>]"] * (visit.page == "search") + offered))
+                    tuple(["search[<your query>]"] * (visit.page == "search") + offered), score=0.0)  # nothing is bought yet
