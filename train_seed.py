@@ -91,6 +91,7 @@ def main():
         print(f"update {update + 1}/{config.updates}: {one_line(metrics)}, about {left / 60:.0f} min left", file=sys.stderr)
         for warning in warnings(metrics):
             print(f"  note: {warning}", file=sys.stderr)
+    distributed.stop()
     print(f"done: see {run.folder / 'curves.png'}, and python eval.py --run {run.folder} --split valid_unseen", file=sys.stderr)
 
 

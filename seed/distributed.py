@@ -34,6 +34,13 @@ def world() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
+def stop() -> None:
+    """The end, together: a process that leaves while another still talks to it may end in an abort."""
+    if dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()
+
+
 def first_alone(work: Callable):
     """`work()` on the first rank, then, when it is done, on the others, who find what it left."""
     if rank() == 0:
