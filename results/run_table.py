@@ -12,7 +12,6 @@ Student's t over the seeds, and differences to grpo paired by seed and game.
 """
 import argparse
 import json
-import sys
 import time
 
 import experiment

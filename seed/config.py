@@ -115,9 +115,6 @@ PRESETS = {
 }
 
 
-OTHER_NAMES = {"--lambda": "--opd-coef", "--beta": "--gate-beta", "--lr": "--learning-rate"}  # the paper's and other programs'
-
-
 # The tiny preset's games are small, and so are its replies.
 TINY_ENVIRONMENTS = {
     "alfworld": dict(max_turns=15),
@@ -133,6 +130,17 @@ def settings(env: str, preset: str) -> dict:
     return {**ENVIRONMENTS[env], **PRESETS[preset], **(TINY_ENVIRONMENTS[env] if preset == "tiny" else {})}
 
 
+OTHER_NAMES = {"--lambda": "--opd-coef", "--beta": "--gate-beta", "--lr": "--learning-rate"}  # the paper's and other programs'
+
+
+def meant(word: str, known: list[str]) -> str | None:
+    """What was probably meant by a word that is no option."""
+    if not word.startswith("-"):  # a value without its option
+        return next((f"{option} {word}" for option in ("--run", "--env") if option in known), None)
+    near = [OTHER_NAMES[word]] if OTHER_NAMES.get(word) in known else difflib.get_close_matches(word, known, 1, cutoff=0.7)
+    return near[0] if near else None
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with errors of one line, and a guess at what was meant."""
 
@@ -143,13 +151,9 @@ class Parser(argparse.ArgumentParser):
         values, unknown = self.parse_known_args(args, namespace)
         if unknown:
             known = [option for action in self._actions for option in action.option_strings]
-            first = unknown[0].split("=")[0]
-            near = difflib.get_close_matches(first, known, 1, cutoff=0.7)
-            near = [OTHER_NAMES[first]] if OTHER_NAMES.get(first) in known else near
-            if not first.startswith("-"):
-                near = [option for option in ("--run", "--env") if option in known][:1]
-                near = [f"{near[0]} {first}"] if near else []
-            self.error(f"unknown option {first}" + (f", did you mean {near[0]}?" if near else ""))
+            word = unknown[0].split("=")[0]
+            option = meant(word, known)
+            self.error(f"unknown option {word}" + (f", did you mean {option}?" if option else ""))
         return values
 
 

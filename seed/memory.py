@@ -24,8 +24,9 @@ def micro_batch_tokens(policy, batch_tokens: int) -> int:
     """`batch_tokens`, or where it is 0 as many as fit into the memory that is free."""
     if policy.device.type != "cuda":
         give_back_freed_memory()
-    if batch_tokens or policy.device.type != "cuda":
         return batch_tokens or ON_CPU
+    if batch_tokens:
+        return batch_tokens
     rng, peaks = random.Random(0), []
     for tokens in PROBES:
         ids = [rng.randrange(1000) for _ in range(512)]

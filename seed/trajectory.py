@@ -11,7 +11,7 @@ they follow from the context (`Policy.encode_context`), and a test holds the two
 """
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 

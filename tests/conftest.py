@@ -1,6 +1,7 @@
 """Fixtures shared by the test files. Nothing is downloaded; games are made once a session."""
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,6 +41,19 @@ def spec_params(name: str, *keys: str) -> list:
     for key in keys:
         cases = cases[key]
     return [pytest.param(case, id=str(number)) for number, case in enumerate(cases)]
+
+
+def same_in_two_processes(code: str, *folders: Path) -> str:
+    """What `code` prints in a process of its own; the test fails where another hash seed makes it print something else. The n-th
+    process is given the n-th of `folders` as its argument."""
+    outs = []
+    for n, hash_seed in enumerate("12"):
+        done = subprocess.run([sys.executable, "-c", code, *map(str, folders[n:n + 1])], capture_output=True, text=True, cwd=ROOT,
+                              env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": hash_seed, "HOME": "/tmp"})
+        assert done.returncode == 0, done.stderr[-2000:]
+        outs.append(done.stdout)
+    assert outs[0] == outs[1]
+    return outs[0]
 
 
 @pytest.fixture(scope="session")

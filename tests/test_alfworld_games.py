@@ -1,12 +1,10 @@
 """seed/envs/alfworld_games.py: seeded, disjoint, solvable, in ALFWorld's layout."""
 import json
 import random
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
-from conftest import ROOT
+from conftest import same_in_two_processes
 
 from seed.envs.alfworld import TASK_TYPES
 from seed.envs.alfworld_games import ROOMS, Difficulty, make_game, make_layouts, problem_pddl
@@ -52,9 +50,7 @@ def draw(seed):
 
 def test_games_follow_from_the_seed_and_not_from_the_hash_seed():
     code = "import sys; sys.path[:0] = ['tests', '.']; from test_alfworld_games import draw; import hashlib\nprint(hashlib.md5(repr(draw(5)).encode()).hexdigest())"
-    outs = [subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True,
-                           env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": str(h), "HOME": "/tmp"}).stdout for h in (1, 2)]
-    assert outs[0] == outs[1] and draw(5) != draw(6) and len(draw(5)) > 20
+    assert same_in_two_processes(code) and draw(5) != draw(6) and len(draw(5)) > 20
 
 
 def test_no_target_starts_where_it_should_end():

@@ -1,13 +1,11 @@
-"""seed/envs/ezpoints.py and ezpoints_picture.py: worked cases of the original, its traps, deals and splits, the picture, a rollout."""
+"""seed/envs/ezpoints.py: worked cases of the original, its traps, deals and splits, the vision form, a rollout."""
 import itertools
 import json
 import random
 import re
-import subprocess
-import sys
 
 import pytest
-from conftest import ROOT, spec_params
+from conftest import same_in_two_processes, spec_params
 from fakes import random_policy
 
 from seed.analyzer import analyzer_prompt
@@ -15,7 +13,7 @@ from seed.augment import H
 from seed.config import Config
 from seed.envs.base import GameError
 from seed.envs.ezpoints import HELD_OUT, SPLITS, TOKENS, WORDS, EZPoints, deal, deals, numbers, open_env, play, read, worth
-from seed.envs.ezpoints_picture import CARD, LEFT, picture
+from seed.envs.ezpoints_picture import picture
 from seed.errors import UserError
 from seed.library import Library
 from seed.prompts import render
@@ -177,40 +175,10 @@ def test_a_dead_formula_does_not_end_the_game():
 def test_two_processes_with_other_hash_seeds_deal_the_same():
     code = ("import json; from seed.envs.ezpoints import EZPoints\nenv = EZPoints(1)\n"
             "print(json.dumps([(t.id, t.type, t.seed, env.reset(0, t).observation) for s in env.splits() for t in env.tasks(s)]))")
-    outs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT,
-                           env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": seed}) for seed in "12"]
-    assert outs[0].returncode == 0, outs[0].stderr[-2000:]
-    assert json.loads(outs[0].stdout) == json.loads(outs[1].stdout) and len(json.loads(outs[0].stdout)) == 304
+    assert len(json.loads(same_in_two_processes(code))) == 304
 
 
-# --- the picture
-
-def differs(a, b):
-    """The box that holds all pixels in which two pictures differ; None where they are equal."""
-    from PIL import ImageChops
-    return ImageChops.difference(a, b).getbbox()
-
-
-def test_each_of_the_52_cards_looks_different():
-    cards = [suit + rank for suit in "HSDC" for rank in "A23456789TJQK"]
-    left = (LEFT[0], 0, LEFT[0] + CARD[0], 300)
-    assert len({picture((card, "H2"), ()).crop(left).tobytes() for card in cards}) == 52
-    plain = picture(("H2", "H2"), ())
-    assert plain.size == (300, 300) and plain.mode == "RGB" and plain.getpixel((1, 1)) == (0x35, 0x65, 0x4d)
-
-
-def test_a_change_shows_in_its_place_only():
-    base = picture(("H4", "SJ"), ("4",))
-    assert differs(base, picture(("H4", "SJ"), ("4",))) is None
-    x0, y0, x1, y1 = differs(base, picture(("C9", "SJ"), ("4",)))
-    assert 5 <= x0 < x1 <= 5 + 135 and 55 <= y0 < y1 <= 55 + 189
-    x0, y0, x1, y1 = differs(base, picture(("H4", "D2"), ("4",)))
-    assert 153 <= x0 < x1 <= 153 + 135 and 55 <= y0 < y1 <= 55 + 189
-    x0, y0, x1, y1 = differs(base, picture(("H4", "SJ"), ("4", "+", "8")))
-    assert 10 <= x0 and 258 <= y0 < y1 <= 290
-    x0, y0, x1, y1 = differs(base, picture(("H4", "SJ"), ("+", "*", "10", "+", "10", "+")))
-    assert x1 < 300 and y1 < 300                                             # the longest formula fits
-
+# --- the vision form
 
 def test_in_the_vision_form_the_text_does_not_tell_the_cards():
     text, vision = EZPoints(1), EZPoints(1, vision=True)

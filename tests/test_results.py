@@ -24,6 +24,7 @@ def record(run: Run, wins: int, updates: int = 4) -> dict:
     acts = run_table.METHODS[method].acts_with
     return {"name": run.name, "method": method, "seed": run.seed, "config_hash": run.digest(), "commit": "abc",
             "evaluations": [evaluation(state, split, skills) for state in ("start", "last") for split in (SEEN, UNSEEN) for skills in [False, True][:1 + bool(acts)]],
+            "during": [{"update": u, "split": SEEN, "success": wins / 20, "low": low, "high": high} for u in (0, updates)],
             "metrics": {name: [0.1] * updates for name in experiment.CURVES}}
 
 
@@ -58,6 +59,20 @@ def test_the_table_has_what_there_is_with_paired_differences(made_up, tmp_path, 
     assert [p["better"] for p in row["paired"]] == [2, 1, 3] and table["grpo"][SEEN]["minus_grpo"] is None
     assert "| seed | 3 | 50.0 55.0 60.0 | 55.0 [42.6, 67.4] | 10.0 [-2.4, 22.4] |" in capsys.readouterr().out
     assert all((tmp_path / "results" / f"figure{n}.png").stat().st_size > 1000 for n in (3, 4, 5, 9))
+
+
+def test_grpo_and_seed_alone(made_up, tmp_path, monkeypatch, capsys):
+    import alfworld_tiny
+    monkeypatch.setattr(alfworld_tiny, "ROOT", tmp_path)
+    for seed, (grpo, seed_) in enumerate([(8, 10), (10, 11), (9, 12)]):
+        made_up("grpo", seed, grpo)
+        made_up("seed", seed, seed_)
+    alfworld_tiny.main()
+    summary, text = json.loads((tmp_path / "results" / "alfworld_tiny.json").read_text()), capsys.readouterr().out
+    assert [(run["method"], run["seed"]) for run in summary["runs"]] == [(m, s) for s in range(3) for m in ("grpo", "seed")]
+    assert summary["comparison"][UNSEEN]["seed_minus_grpo"]["mean"] == pytest.approx(0.1) and summary["comparison"][SEEN]["grpo"]["values"] == [0.4, 0.5, 0.45]
+    assert text.count("NOT apart") == 12 and "valid_unseen: SEED minus GRPO +10.0% [-2.4%, +22.4%] over 3 seeds" in text
+    assert (tmp_path / "results" / "alfworld_tiny.png").stat().st_size > 1000
 
 
 def test_runs_that_are_remembered_are_not_repeated(made_up, monkeypatch, capsys):

@@ -9,7 +9,7 @@ import urllib.request
 from contextlib import contextmanager
 
 import pytest
-from conftest import ROOT, spec_params, spec_cases
+from conftest import ROOT, same_in_two_processes, spec_cases, spec_params
 from fakes import random_policy
 
 from seed import rollout as rollout_module
@@ -375,13 +375,7 @@ def test_two_processes_with_other_hash_seeds_see_the_same(tmp_path):
             "        out += [task.id, task.type, env.reset(0, task).observation]\n"
             "        out += [env.step(0, f'<search>{task.id} town novel</search>').observation]\n"
             "print(json.dumps(out))")
-    outs = []
-    for hash_seed in ("1", "2"):
-        run = subprocess.run([sys.executable, "-c", code, str(tmp_path / hash_seed)], capture_output=True, text=True, cwd=ROOT,
-                             env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": hash_seed, "HOME": "/tmp"})
-        assert run.returncode == 0, run.stderr[-2000:]
-        outs.append(run.stdout)
-    assert outs[0] == outs[1] and len(json.loads(outs[0])) == 4 * 22
+    assert len(json.loads(same_in_two_processes(code, tmp_path / "1", tmp_path / "2"))) == 4 * 22
 
 
 def test_importing_is_cheap():

@@ -1,11 +1,9 @@
 """seed/envs/sokoban.py: worked cases of the original, rewards and limits, text and picture, data, and a rollout of each form."""
 import json
 import random
-import subprocess
-import sys
 
 import pytest
-from conftest import ROOT, spec_params
+from conftest import same_in_two_processes, spec_params
 from fakes import random_policy
 
 from seed.analyzer import analyzer_prompt
@@ -193,10 +191,7 @@ def test_two_processes_with_other_hash_seeds_make_the_same(tmp_path):
             " group_size=2, max_turns=15))\n"
             "turns = [(t.id, t.type, env.reset(0, t).observation) for s in env.splits() for t in env.tasks(s)]\n"
             "print(json.dumps([turns, [(env.root / f'{s}.xsb').read_text() for s in env.splits()]]))")
-    outs = [subprocess.run([sys.executable, "-c", code, str(tmp_path / seed)], capture_output=True, text=True, cwd=ROOT,
-                           env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": seed}) for seed in "12"]
-    assert outs[0].returncode == 0, outs[0].stderr[-2000:]
-    assert json.loads(outs[0].stdout) == json.loads(outs[1].stdout) and len(json.loads(outs[0].stdout)[0]) == 60
+    assert len(json.loads(same_in_two_processes(code, tmp_path / "1", tmp_path / "2"))[0]) == 60
 
 
 # --- the picture

@@ -2,7 +2,6 @@
 import importlib
 import json
 import random
-from pathlib import Path
 
 import pytest
 from fakes import random_text

@@ -1,9 +1,7 @@
 """seed/envs/webshop_made.py: the same shop in every process, whose goals can all be reached, by the right purchase only."""
 import itertools
-import subprocess
-import sys
 
-from conftest import ROOT
+from conftest import same_in_two_processes
 from webshop_fakes import made, made_root  # noqa: F401  (fixtures)
 
 from seed.envs.webshop_made import CATEGORIES
@@ -18,13 +16,7 @@ def test_the_made_shop_is_the_same_in_every_process(tmp_path):
             "print([hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(root.iterdir())], [task.id for task in tasks])\n"
             "for task in tasks[:20]:\n"
             "    print(env.reset(0, task), env.step(0, f'search[{env.by_id[task.id].text}]'), env.step(0, 'click[next >]'))")
-    outputs = []
-    for seed in ("1", "2"):
-        done = subprocess.run([sys.executable, "-c", code, str(tmp_path / seed)], capture_output=True, text=True, cwd=ROOT,
-                              env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": seed, "HOME": "/tmp"})
-        assert done.returncode == 0, done.stderr[-2000:]
-        outputs.append(done.stdout)
-    assert outputs[0] == outputs[1] and outputs[0].count("Page 2") == 20
+    assert same_in_two_processes(code, tmp_path / "1", tmp_path / "2").count("Page 2") == 20
 
 
 def test_every_made_goal_can_be_reached_and_no_value_passes_for_another(made_root, made):

@@ -21,7 +21,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from seed.envs.base import GameError, Turn, Words, new_folder, read_action
+from seed.envs.base import CACHE, GameError, Turn, Words, new_folder, read_action, slots_for
 from seed.errors import UserError
 from seed.trajectory import Task
 
@@ -31,10 +31,8 @@ SPLITS = ("train", "valid_seen", "valid_unseen")
 TASK_TYPES = ("pick_and_place_simple", "look_at_obj_in_light", "pick_clean_then_place_in_recep",
               "pick_heat_then_place_in_recep", "pick_cool_then_place_in_recep", "pick_two_obj_and_place")
 REWARD_WON = 10.0
-CACHE = Path(__file__).parents[2] / "data"     # made games and groundings: everything in it can be made again
 GAMES_VERSION = 1                               # raise it when the generator changes: it makes other games then
 GAMES_SEED = 0                                  # made games are the same for every run's seed, as a data set is
-MOST_SLOTS = 128                                # engines: 1-3 MB of memory each
 TASK_PREFIX = "Your task is to: "
 WORDS = Words(
     head="You are an agent who acts in a simulated household to carry out a task.\nYour task is to: ",
@@ -59,7 +57,7 @@ def downloaded_data() -> Path | None:
 def open_env(config) -> "AlfWorld":
     """The games that the configuration asks for, made first where there are none; says in one line which they are."""
     from seed.envs.alfworld_games import Difficulty, make_games
-    slots = min(MOST_SLOTS, config.tasks_per_update * config.group_size)
+    slots = slots_for(config)
     if config.data not in ("auto", "made"):
         if not (Path(config.data) / LEVEL / "train").is_dir():
             raise UserError(f"--data {config.data} has no folder {LEVEL}/train: expected auto, made, or a folder like the one "

@@ -16,6 +16,10 @@ from typing import Callable, Protocol
 from seed.trajectory import Task
 
 
+MOST_SLOTS = 128
+CACHE = Path(__file__).parents[2] / "data"   # made games and what was worked out about games: everything in it can be made again
+
+
 class GameError(Exception):
     """A game that cannot be opened or that crashed. The episode is dropped and counted, and the run goes on."""
 
@@ -87,6 +91,11 @@ def thought_before(text: str, place: int) -> bool:
 def chinese(text: str) -> bool:
     """The original's guard against drifting into another language."""
     return any("\u4e00" <= character <= "\u9fff" for character in text)
+
+
+def slots_for(config) -> int:
+    """How many episodes an environment plays at once: an update's, but not more than MOST_SLOTS (an engine takes 1-3 MB)."""
+    return min(MOST_SLOTS, config.tasks_per_update * config.group_size)
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from seed.envs.base import GameError, Reply, Turn, Words
+from seed.envs.base import GameError, Reply, Turn, Words, slots_for
 from seed.errors import UserError
 from seed.trajectory import Task
 
@@ -46,7 +46,6 @@ SUITS = {"H": "hearts", "S": "spades", "D": "diamonds", "C": "clubs"}
 HELD_OUT = ((4, 8), (3, 4))             # valid_unseen's pairs of numbers
 SEEDS = 8192                            # seeds that are looked through for deals: the rarest comes once in 384
 VALID_SEEDS = 65536                     # validation's seeds begin here
-MOST_SLOTS = 128
 INVALID = "invalid"                     # the action of a reply that has none
 TASK = "make a formula that is worth 12 from both cards."
 KEY = '"action":'
@@ -154,7 +153,7 @@ def open_env(config) -> "EZPoints":
     if config.data not in ("auto", "made"):
         raise UserError(f"--data {config.data}: this game has no data files, its cards are dealt from seeds: expected auto or made")
     asked = dict(zip(SPLITS, (config.train_games, config.seen_games, config.unseen_games)))
-    env = EZPoints(min(MOST_SLOTS, config.tasks_per_update * config.group_size), asked, getattr(config, "vision", False))
+    env = EZPoints(slots_for(config), asked, getattr(config, "vision", False))
     kept = {split: len(env.tasks(split)) for split in SPLITS}
     few = " (there are no more)" if any(kept[split] < asked[split] for split in SPLITS) else ""
     print(f"games: deals of two cards: {', '.join(f'{split} {number}' for split, number in kept.items())}{few}", file=sys.stderr)

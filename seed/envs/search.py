@@ -30,13 +30,11 @@ import string
 import sys
 from pathlib import Path
 
-from seed.envs.base import GameError, Reply, Turn, Words, new_folder
+from seed.envs.base import CACHE, GameError, Reply, Turn, Words, new_folder, slots_for
 from seed.errors import UserError, exit_cleanly
 from seed.trajectory import Task
 
 TOPK = 3
-MOST_SLOTS = 128
-CACHE = Path(__file__).parents[2] / "data"   # the generated world: everything in it can be made again
 WORLD_VERSION = 1                            # raise it when the generator changes: it makes another world then
 WORLD_SEED = 0                               # one world for every run's seed, as a data set is
 FORMS = {"search": "<search>your query</search>", "answer": "<answer>your answer</answer>"}
@@ -180,7 +178,7 @@ def open_env(config) -> SearchQA:
     numbers = ", ".join(f"{len(found)} {split}" for split, found in questions.items())
     print(f"questions: {numbers} in {root} ({'made here, no downloaded data is used' if made else 'a folder of yours'}); {where}",
           file=sys.stderr)
-    return SearchQA(root, questions, search, min(MOST_SLOTS, config.tasks_per_update * config.group_size), config.max_turns)
+    return SearchQA(root, questions, search, slots_for(config), config.max_turns)
 
 
 def _made_world(config) -> Path:

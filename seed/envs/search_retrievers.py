@@ -25,15 +25,12 @@ import urllib.parse
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from seed.envs.webshop_search import K1, STOP_WORDS, B
 from seed.errors import UserError
 
-K1, B = 0.9, 0.4
 TIMEOUT = 60.0     # seconds for one attempt
 TRIES = 10         # attempts; after the n-th failed one n * DELAY seconds pass
 DELAY = 1.0
-# Lucene's 33 English stop words.
-STOP = frozenset("a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to "
-                 "was will with".split())
 
 
 class Bm25:
@@ -56,7 +53,7 @@ class Bm25:
             self.index.index((rows, dict(self.vocabulary)), show_progress=False)
 
     def _terms(self, text):
-        return self.stemmer.stemWords([word for word in re.findall(r"\w+", text.lower()) if word not in STOP])
+        return self.stemmer.stemWords([word for word in re.findall(r"\w+", text.lower()) if word not in STOP_WORDS])
 
     def __call__(self, query: str, topk: int) -> list[dict]:
         """The best passages that share a term with the query; those with equal scores in the order of the corpus."""

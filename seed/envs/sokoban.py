@@ -28,16 +28,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from seed.envs.base import ACTION, ACTION_END, GameError, Reply, Turn, Words, new_folder, thought_before
+from seed.envs.base import ACTION, ACTION_END, CACHE, GameError, Reply, Turn, Words, new_folder, slots_for, thought_before
 from seed.envs.sokoban_levels import MOVES, Cell, Level, draw, make_levels, push, read_levels, write_levels
 from seed.errors import UserError
 from seed.trajectory import Task
 
 SPLITS = {"train": ("train",), "valid_seen": ("valid_seen", "valid"), "valid_unseen": ("valid_unseen", "test")}   # and other names
-CACHE = Path(__file__).parents[2] / "data"
 LEVELS_VERSION, LEVELS_SEED = 1, 0     # raise the version when the generator changes: it makes other levels then
 SHAPE = "6x6-1"                        # rows x columns - boxes
-MOST_SLOTS = 128
 INVALID = "invalid"                    # the action of a reply that has none
 SHOWN = str.maketrans(" .$*@+", "_OX√PS")                                       # XSB's symbols to the original's
 LEGEND = " The board: # is a wall, _ floor, O a target, X a box, √ a box on a target, P you, S you on a target."
@@ -73,7 +71,7 @@ WORDS = Words(
 
 def open_env(config) -> "Sokoban":
     """The levels that the configuration asks for, made first where there are none; says in one line which they are."""
-    slots = min(MOST_SLOTS, config.tasks_per_update * config.group_size)
+    slots = slots_for(config)
     if config.data not in ("auto", "made"):
         root = Path(config.data).resolve()
         env = Sokoban(root, slots, config.max_turns, getattr(config, "vision", False))

@@ -22,7 +22,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seed.envs.base import GameError, Reply, Turn, Words, new_folder, read_action
+from seed.envs.base import CACHE, GameError, Reply, Turn, Words, new_folder, read_action, slots_for
 from seed.envs.webshop_products import HUMAN, PRODUCTS, SPLITS, Goal, Product, read_goals, read_products, split_goals
 from seed.envs.webshop_search import Index
 from seed.errors import UserError
@@ -32,9 +32,7 @@ REWARD_WON = 10.0
 A_PAGE = 10                                     # products
 SUB_PAGES = ("Description", "Features", "Reviews")
 BACK, BEFORE, AFTER, BUY = "Back to Search", "< Prev", "Next >", "Buy Now"
-CACHE = Path(__file__).parents[2] / "data"      # the made products, and where downloaded ones are looked for
 MADE_VERSION, MADE_SEED = 1, 0                  # raise the version when the generator changes
-MOST_SLOTS = 128
 ACTION = re.compile(r"(.+)\[(.+)\]")            # greedy; up to the last bracket of the first line
 
 
@@ -134,7 +132,7 @@ def search_text(product: Product) -> str:
 def open_env(config) -> "WebShop":
     """The shop that the configuration asks for, its products made first where there are none; says in one line which they are."""
     from seed.envs.webshop_made import make_products
-    slots = min(MOST_SLOTS, config.tasks_per_update * config.group_size)
+    slots = slots_for(config)
     path = Path(config.data) if config.data not in ("auto", "made") else CACHE / "webshop"
     if config.data not in ("auto", "made") or config.data == "auto" and (path / PRODUCTS).exists():
         human = path.name == HUMAN              # this file stands for the folder, and for its goals
