@@ -15,12 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM
 
 from seed.config import Parser, load_config
 from seed.errors import UserError, exit_cleanly
 from seed.memory import micro_batch_tokens
-from seed.policy import Policy, load_policy
+from seed.policy import Policy, load_policy, model_class
 from seed.rescore import score
 from seed.runlog import RunLog, read_lines
 from seed.trajectory import Trajectory
@@ -47,7 +46,7 @@ def main():
     rows = [(trained.encode_context(step.context), step.action_ids) for step in steps]
     tokens = micro_batch_tokens(trained, config.batch_tokens)
     before = torch.cat(score(trained, rows, tokens)).cpu()
-    identity, tokenizer = trained.identity, trained.tokenizer
+    identity, tokenizer, eyes = trained.identity, trained.tokenizer, trained.eyes
     del trained
     gc.collect()  # 4-bit layers and their weights refer to each other
     torch.cuda.empty_cache()
@@ -57,11 +56,12 @@ def main():
         model = model.merge_and_unload()
     device = model.device
     model.to(torch.bfloat16).save_pretrained(args.out)
-    tokenizer.save_pretrained(args.out)
+    for part in (tokenizer, *[eyes.processor] * bool(eyes)):
+        part.save_pretrained(args.out)
     del model
     # Compared is what a server will load.
-    served = AutoModelForCausalLM.from_pretrained(args.out, dtype=torch.bfloat16).to(device)
-    after = torch.cat(score(Policy(served, tokenizer, {**identity, "lora_rank": 0}), rows, tokens)).cpu()
+    served = model_class(config).from_pretrained(args.out, dtype=torch.bfloat16).to(device)
+    after = torch.cat(score(Policy(served, tokenizer, {**identity, "lora_rank": 0}, eyes), rows, tokens)).cpu()
     gap = (after.float() - before.float()).abs()
     print(f"{args.out}: bfloat16, merged; log-probs of {len(gap)} action tokens differ from the trained policy's by "
           f"{gap.mean():.4f} on average, {gap.max():.3f} at most", file=sys.stderr)

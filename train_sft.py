@@ -44,7 +44,7 @@ from seed.trajectory import Trajectory, manifest_hash
 
 # What the result of Stage 1 depends on, besides the games and the base weights.
 MATTERS = ("env", "preset", "model", "dtype", "quantize", "lora_rank", "max_turns", "history_length", "temperature",
-           "max_prompt_tokens", "max_reply_tokens", "analyzer_prompt_tokens", "analyzer_temperature", "skill_tokens",
+           "max_prompt_tokens", "max_reply_tokens", "vision", "analyzer_prompt_tokens", "analyzer_temperature", "skill_tokens",
            "sft_tasks", "sft_rollouts", "sft_epochs", "sft_batch", "sft_learning_rate", "weight_decay", "grad_clip", "annotator",
            "seed")
 
@@ -76,12 +76,12 @@ def stage1(config: Config, env, out: Path | None = None) -> Path:
     annotations = annotate(trajectories, policy, config, out / "annotations.jsonl")
     data = [(fit_prompt(t, policy.encode, config.analyzer_prompt_tokens), answer_json(summary, skill))
             for t, (summary, skill, error) in zip(trajectories, annotations) if error is None]
-    data = [(prompt, answer) for prompt, answer in data if prompt is not None]
+    data = [(question, answer) for question, answer in data if question is not None]
     if not data:
         reasons = Counter(error for _, _, error in annotations).most_common(3)
         raise UserError(f"Stage 1: none of {len(annotations)} annotations is a well-formed skill ({reasons}): try another "
                         f"--annotator, or start RL without Stage 1 (--init base)")
-    lines = [json.dumps({"prompt": prompt, "answer": answer}, ensure_ascii=False) for prompt, answer in data]
+    lines = [json.dumps({"prompt": text, "answer": answer}, ensure_ascii=False) for (text, _), answer in data]
     (out / "sft.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     losses = fine_tune(config, policy, data)
@@ -123,8 +123,8 @@ def fine_tune(config, policy, data) -> list[float]:
     """Train on the answers alone; returns the mean loss of a skill (its summed negative log-prob) for each epoch."""
     end = policy.tokenizer.eos_token_id
     config.batch_tokens = micro_batch_tokens(policy, config.batch_tokens)
-    rows = [(policy.encode(prompt), policy.tokenizer.encode(answer, add_special_tokens=False) + [end])
-            for prompt, answer in data]
+    rows = [(policy.encode(*question), policy.tokenizer.encode(answer, add_special_tokens=False) + [end])
+            for question, answer in data]
     optimizer = torch.optim.AdamW(policy.trainable(), lr=config.sft_learning_rate, weight_decay=config.weight_decay)
     steps = config.sft_epochs * -(-len(rows) // config.sft_batch)
     bar, losses = tqdm(total=steps, desc="Stage 1: fine-tuning", disable=None), []

@@ -22,6 +22,7 @@ from seed.sampling import sample
 from seed.trajectory import Trajectory
 
 EXAMPLE = "a short rule to act by"
+PICTURES = " The pictures show what the agent saw at the steps below, in order."
 ASK = (" Analyse the episode and return only valid JSON with exactly two fields:\n"
        '{"episode_summary": "what happened, in one sentence", "episode_skill": "' + EXAMPLE + '"}\n'
        "The skill is read by the agent before it acts, so it says what to do; it does not tell the story of the episode. "
@@ -45,11 +46,11 @@ def analyze(policy, trajectories: list[Trajectory], seed: str, *, temperature: f
     """s = A_old(x_tau) for each trajectory: sets skill and summary, or skill_error. Returns the sampled answers' ids."""
     prompts, asked, answers = [], [], []
     for trajectory in trajectories:
-        text = fit_prompt(trajectory, policy.encode, most_prompt_tokens)
-        if text is None:
+        question = fit_prompt(trajectory, policy.encode, most_prompt_tokens)
+        if question is None:
             trajectory.skill_error = TOO_LONG
         else:
-            prompts.append(policy.encode(text))
+            prompts.append(policy.encode(*question))
             asked.append(trajectory)
     streams = [random.Random(f"{seed} analysis {t.task.id} {t.copy}") for t in asked]
     for trajectory, reply in zip(asked, sample(policy, prompts, streams, most_skill_tokens, temperature, batch_tokens)):
@@ -61,33 +62,36 @@ def analyze(policy, trajectories: list[Trajectory], seed: str, *, temperature: f
     return answers
 
 
-def analyzer_prompt(trajectory: Trajectory, most_steps: int | None = None) -> str:
-    """x_tau as one user turn. `most_steps`: keep only so many steps, from both ends, with a mark in the middle."""
+def analyzer_prompt(trajectory: Trajectory, most_steps: int | None = None) -> tuple[str, tuple]:
+    """x_tau as one user turn: its text, and the pictures of the steps where the agent saw some. `most_steps`: keep only so many
+    steps, from both ends, with a mark in the middle."""
     steps = trajectory.steps
+    most = min(most_steps or len(steps), len(steps))
+    head, tail = most - most // 2, len(steps) - most // 2   # steps[head:tail] are left out
     lines = [f"{t + 1}{OBSERVED}{s.context.observation}{ACTED}{s.action}" for t, s in enumerate(steps)]
-    if most_steps is not None and most_steps < len(lines):
-        head, tail = most_steps - most_steps // 2, most_steps // 2
-        lines = lines[:head] + [MARK.format(len(lines) - most_steps)] + lines[len(lines) - tail:]
-    ending = FINAL + steps[-1].observation_after
-    return "".join([words(trajectory.task.env).analysis, ASK, trajectory.task.description, SUCCESS[trajectory.success],
-                    "\n".join(lines), "\n", ending, CLOSE])
+    if head < tail:
+        lines[head:tail] = [MARK.format(tail - head)]
+    images = tuple(image for s in steps[:head] + steps[tail:] for image in s.context.images)
+    text = "".join([words(trajectory.task.env).analysis, PICTURES if images else "", ASK, trajectory.task.description,
+                    SUCCESS[trajectory.success], "\n".join(lines), "\n", FINAL, steps[-1].observation_after, CLOSE])
+    return text, images
 
 
-def fit_prompt(trajectory: Trajectory, encode, most_tokens: int) -> str | None:
-    """The longest version of x_tau within `most_tokens`; None if not even its first and last step fit.
+def fit_prompt(trajectory: Trajectory, encode, most_tokens: int) -> tuple[str, tuple] | None:
+    """The longest version of x_tau within `most_tokens`, as (text, pictures); None if not even its first and last step fit.
 
     `encode` turns a user turn into prompt ids (`Policy.encode`).
     """
-    fits = lambda text: len(encode(text)) <= most_tokens
+    fits = lambda question: len(encode(*question)) <= most_tokens
     best = analyzer_prompt(trajectory)
     if fits(best):
         return best
     best, low, high = None, 2, len(trajectory.steps) - 1  # binary search over the number of steps that are kept
     while low <= high:
         middle = (low + high) // 2
-        text = analyzer_prompt(trajectory, middle)
-        if fits(text):
-            best, low = text, middle + 1
+        question = analyzer_prompt(trajectory, middle)
+        if fits(question):
+            best, low = question, middle + 1
         else:
             high = middle - 1
     return best

@@ -25,7 +25,7 @@ from seed.analyzer import TOO_LONG, analyze, fit_prompt, read_answer
 from seed.envs import expert
 from seed.errors import UserError
 from seed.runlog import append_line, read_lines
-from seed.trajectory import Trajectory
+from seed.trajectory import Trajectory, to_png
 
 RETRIES = 5
 WAIT = 2.0       # seconds before the first retry; doubled each time
@@ -63,7 +63,7 @@ def check_annotator(config) -> None:
 def _ask_endpoint(trajectories, policy, config, cache):
     base, model, key = endpoint()
     prompts = [fit_prompt(t, policy.encode, config.analyzer_prompt_tokens) for t in trajectories]
-    digest = lambda prompt: hashlib.sha256(f"{model}\n{prompt}".encode()).hexdigest()
+    digest = lambda question: hashlib.sha256(json.dumps([model, message(question)]).encode()).hexdigest()
     known = {entry["key"]: entry["answer"] for entry in map(json.loads, read_lines(cache))}
     refused = {}
     # The same question asked twice (two equal trajectories) is paid for once.
@@ -96,13 +96,22 @@ class Refused(Exception):
     """The endpoint will not answer this one question: too long for it, or against its rules."""
 
 
-def chat(base: str, model: str, key: str, prompt: str) -> str:
+def message(question: tuple[str, tuple]) -> str | list[dict]:
+    """The user turn for (text, pictures) in the form of the endpoint: text alone, or parts."""
+    text, images = question
+    if not images:
+        return text
+    return [*({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{to_png(image)}"}} for image in images),
+            {"type": "text", "text": text}]
+
+
+def chat(base: str, model: str, key: str, question: tuple[str, tuple]) -> str:
     """One answer of an OpenAI-compatible endpoint. Busy servers and broken connections are asked again.
 
     Refused where only this question is turned down, UserError where the endpoint is not usable.
     """
     url, text = f"{base.rstrip('/')}/chat/completions", ""
-    body = json.dumps({"model": model, "messages": [{"role": "user", "content": prompt}]}).encode()
+    body = json.dumps({"model": model, "messages": [{"role": "user", "content": message(question)}]}).encode()
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
     for attempt in range(RETRIES):
         if attempt:

@@ -23,6 +23,9 @@ ENVIRONMENTS = {
 }
 
 
+VISUAL = ("sokoban", "ezpoints")
+
+
 def knob(default, meaning: str, paper: str = "", choices=None):
     return field(default=default, metadata={"meaning": meaning, "paper": paper, "choices": choices})
 
@@ -31,7 +34,7 @@ def knob(default, meaning: str, paper: str = "", choices=None):
 class Config:
     # --- what to run
     env: str = knob("alfworld", "environment", choices=tuple(ENVIRONMENTS))
-    preset: str = knob("auto", "model and sizes: tiny, smollm2-135m, qwen2.5-1.5b, qwen2.5-3b, qwen2.5-7b, qwen3-1.7b (auto: qwen2.5-3b on a "
+    preset: str = knob("auto", "model and sizes: tiny, smollm2-135m, qwen2.5-1.5b, qwen2.5-3b, qwen2.5-7b, qwen3-1.7b, qwen2.5-vl-3b (auto: qwen2.5-3b on a "
                        "CUDA device, else tiny)")
     method: str = knob("seed", "objective", choices=tuple(METHODS))
     init: str = knob("auto", "start of RL: auto (Stage 1's result, made first where there is none), base, or a folder", "Stage 1")
@@ -54,6 +57,7 @@ class Config:
     quantize: bool = knob(False, "4-bit weights (NF4), for LoRA", "no")
     lora_rank: int = knob(0, "LoRA rank; 0: all weights are trained", "all weights")
     gradient_checkpointing: bool = knob(False, "keep each layer's input only and compute the rest again in the backward pass", "yes")
+    vision: bool = knob(False, "Sokoban and EZPoints: the agent sees pictures (needs a vision-language model)", "yes, with Qwen2.5-VL-3B")
     # --- playing
     tasks_per_update: int = knob(16, "tasks an update", "16")
     group_size: int = knob(8, "N, trajectories a task", "8")
@@ -112,6 +116,7 @@ PRESETS = {
     "qwen2.5-3b": dict(model="Qwen/Qwen2.5-3B-Instruct", **LORA),
     "qwen2.5-7b": dict(model="Qwen/Qwen2.5-7B-Instruct", **LORA),
     "qwen3-1.7b": dict(model="Qwen/Qwen3-1.7B", **LORA),
+    "qwen2.5-vl-3b": dict(model="Qwen/Qwen2.5-VL-3B-Instruct", vision=True, **LORA),
 }
 
 
@@ -204,6 +209,10 @@ def make_config(given: dict) -> Config:
     if not config.lora_rank and config.dtype != "float32":
         raise UserError(f"--dtype {config.dtype} with --lora-rank 0: steps as small as --learning-rate {config.learning_rate} are lost "
                         f"in its rounding; train all weights with --dtype float32, or adapters with --lora-rank 32")
+    if config.vision and config.env not in VISUAL:
+        raise UserError(f"--env {config.env} has no pictures: expected --env {' or '.join(VISUAL)}, or a preset without vision")
+    if config.vision and config.model == "tiny":
+        raise UserError("--vision: the tiny preset's models see nothing: give --preset qwen2.5-vl-3b")
     if config.quantize and not config.lora_rank:
         raise UserError("--quantize trains adapters on 4-bit weights: give --lora-rank, for example --lora-rank 32")
     config.out = config.out or f"runs/{config.env}-{config.preset}-{config.method}-seed{config.seed}"

@@ -22,12 +22,13 @@ from seed.errors import UserError
 from seed.gguf import local_model
 from seed.prompts import render
 from seed.trajectory import Context
+from seed.vision import IMAGE, Eyes
 
 
 class Policy:
-    def __init__(self, model, tokenizer, identity: dict):
-        """`identity`: preset, model and LoRA rank; a folder saved with another identity is refused."""
-        self.model, self.tokenizer, self.identity = model, tokenizer, identity
+    def __init__(self, model, tokenizer, identity: dict, eyes: Eyes | None = None):
+        """`identity`: preset, model and LoRA rank; a folder saved with another identity is refused. `eyes`: of a vision model."""
+        self.model, self.tokenizer, self.identity, self.eyes = model, tokenizer, identity, eyes
         self.lora = bool(identity["lora_rank"])
         self.frozen = None                       # the reference model, where all weights are trained
         self.device = next(model.parameters()).device
@@ -40,15 +41,17 @@ class Policy:
 
     # --- text and ids
 
-    def encode(self, user: str) -> list[int]:
-        """Prompt ids of one user turn: the chat template, up to where the reply begins."""
+    def encode(self, user: str, images: tuple = ()) -> list[int]:
+        """Prompt ids of one user turn, its pictures first: the chat template, up to where the reply begins."""
         for control in self.controls:  # what the model or a game wrote must not close the turn
             user = user.replace(control, "")
-        return self.tokenizer.apply_chat_template([{"role": "user", "content": user}], add_generation_prompt=True,
-                                                  enable_thinking=False, return_dict=True)["input_ids"]
+        content = [*[{"type": "image"}] * len(images), {"type": "text", "text": user}] if images else user
+        ids = self.tokenizer.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True,
+                                                 enable_thinking=False, return_dict=True)["input_ids"]
+        return self.eyes.prompt(ids, images) if images else ids
 
     def encode_context(self, context: Context) -> list[int]:
-        return self.encode(render(context))
+        return self.encode(render(context), context.images)
 
     def decode(self, action_ids: list[int]) -> str:
         """The text of a reply, without its end-of-turn token. For reading, parsing and logs; never encoded again."""
@@ -106,6 +109,8 @@ class Policy:
         else:
             self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+        if self.eyes:
+            self.eyes.processor.save_pretrained(folder)
         (folder / "policy.json").write_text(json.dumps(self.identity))
 
     def load(self, folder: Path) -> None:
@@ -122,7 +127,7 @@ class Policy:
 def load_policy(config, folder: str | Path | None = None, identity: dict | None = None) -> Policy:
     """The policy of a preset: its base model, or with the weights saved in `folder`. `identity`: what the folder must have been
     saved as, where that is not this configuration (export.py loads an adapter onto other weights)."""
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoImageProcessor
     from transformers.utils import logging
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # a hub that cannot be reached is told in one line below, not in ten
@@ -141,8 +146,11 @@ def load_policy(config, folder: str | Path | None = None, identity: dict | None 
         options["device_map"] = {"": device}
     source = str(folder) if folder is not None and not config.lora_rank else name
     try:
-        tokenizer = load_tokenizer(source)
-        model = AutoModelForCausalLM.from_pretrained(source, **options)
+        tokenizer, eyes = load_tokenizer(source), None
+        if config.vision:
+            # "pil": the one kind that is always there, so that a picture has the same values everywhere.
+            eyes = Eyes(AutoImageProcessor.from_pretrained(source, backend="pil"), tokenizer.convert_tokens_to_ids(IMAGE))
+        model = model_class(config).from_pretrained(source, **options)
     except (OSError, ValueError) as error:
         raise UserError(f"cannot load the model {source}: {str(error).splitlines()[0]} (--model takes a hub id or a "
                         f"folder; without a network, a folder)") from error
@@ -158,10 +166,15 @@ def load_policy(config, folder: str | Path | None = None, identity: dict | None 
         torch.manual_seed(config.seed)  # a new adapter starts from random numbers
         model = add_adapter(model, config.lora_rank, folder)
     model.eval()
-    policy = Policy(model, tokenizer, identity)
+    policy = Policy(model, tokenizer, identity, eyes)
     if not policy.trainable():
         raise UserError(f"no weight of {source} can be trained: --model needs float weights, or give --lora-rank 32")
     return policy
+
+
+def model_class(config):
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+    return AutoModelForImageTextToText if config.vision else AutoModelForCausalLM
 
 
 def tiny_model(env: str) -> str:
@@ -204,8 +217,9 @@ def add_adapter(model, rank: int, folder=None):
     model.requires_grad_(False)
     if folder is not None:
         return PeftModel.from_pretrained(model, str(folder), is_trainable=True)
-    return get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear",
-                                            task_type="CAUSAL_LM"))
+    # All linear layers, but of a vision model those of its language model alone: what it sees stays as it was.
+    layers = r".*language_model\..*_proj" if hasattr(model.config, "vision_config") else "all-linear"
+    return get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules=layers, task_type="CAUSAL_LM"))
 
 
 def model_name(model: str) -> str:

@@ -47,7 +47,11 @@ def action_logprobs(policy, rows: list[tuple[list[int], list[int]]], reference: 
     # train() or eval() changes one thing here, since no model has dropout: with gradient checkpointing on, it works in train().
     policy.model.train(torch.is_grad_enabled())
     with policy.weights(reference) as (backbone, head):
-        hidden_BTD = backbone(input_ids=ids_BT, use_cache=False).last_hidden_state
+        inputs = dict(input_ids=ids_BT)
+        if policy.eyes:
+            embeddings_BTD, positions_3BT = policy.eyes.embed(backbone, [prompt for prompt, _ in rows], ids_BT, torch.ones_like(ids_BT))
+            inputs = dict(inputs_embeds=embeddings_BTD, position_ids=positions_3BT)
+        hidden_BTD = backbone(**inputs, use_cache=False).last_hidden_state
 
     # Token l of a row's reply is predicted at position len(prompt) - 1 + l. Only these N positions of all rows go on, in one flat
     # list (prompt of 5, reply of 2: positions 4 and 5), and their scores are put back into [B, L] below.

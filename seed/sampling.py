@@ -23,6 +23,7 @@ import torch
 from torch.nn.functional import pad
 
 from seed.errors import UserError
+from seed.vision import images_of
 
 SHORT = 16  # a shared beginning of fewer tokens is not worth a forward pass of its own
 
@@ -44,6 +45,7 @@ class Rows:
     uniform_BL: torch.Tensor  # the numbers that choose the tokens
     tokens_BL: torch.Tensor
     logp_BL: torch.Tensor
+    ahead_B: torch.Tensor     # a text token's position minus the number of tokens before it (not 0 behind pictures)
     cache: object             # keys and values of the T columns
 
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -109,10 +111,11 @@ def sample(policy, prompts: list[list[int]], streams: list[random.Random], max_n
 
 def read(policy, prompts, numbers, streams, max_new_tokens) -> Rows:
     """The prompts' keys and values, and the logits of their replies' first tokens."""
-    unique = list(dict.fromkeys(map(tuple, prompts)))
+    keys = [(tuple(p), *(image.tobytes() for image in images_of(p))) for p in prompts]
+    unique = list(dict(zip(keys, prompts)).values())
     shared = min(len(os.path.commonprefix(unique)), min(map(len, unique)) - 1)
     cache = None
-    if len(unique) > 1 and shared >= SHORT:
+    if len(unique) > 1 and shared >= SHORT and not policy.eyes:
         start = torch.tensor([unique[0][:shared]], device=policy.device)
         cache = policy.model(input_ids=start, use_cache=True, logits_to_keep=1).cache
         cache.batch_repeat_interleave(len(unique))
@@ -121,17 +124,22 @@ def read(policy, prompts, numbers, streams, max_new_tokens) -> Rows:
     width = max(map(len, unique)) - shared
     ids_BT = torch.tensor([[policy.pad_id] * (width - len(p) + shared) + list(p[shared:]) for p in unique], device=policy.device)
     mask_BT = torch.tensor([[1] * shared + [0] * (width - len(p) + shared) + [1] * (len(p) - shared) for p in unique], device=policy.device)
-    positions_BT = (mask_BT.cumsum(1) - 1).clamp(min=0)[:, shared:]
-    out = policy.model(input_ids=ids_BT, attention_mask=mask_BT, position_ids=positions_BT, cache=cache, use_cache=True, logits_to_keep=1)
+    inputs = dict(input_ids=ids_BT, position_ids=(mask_BT.cumsum(1) - 1).clamp(min=0)[:, shared:])
+    if policy.eyes:
+        with policy.weights() as (backbone, _):
+            embeddings_BTD, positions_3BT = policy.eyes.embed(backbone, unique, ids_BT, mask_BT)
+        inputs = dict(inputs_embeds=embeddings_BTD, position_ids=positions_3BT)
+    ahead_B = inputs["position_ids"].reshape(-1, *ids_BT.shape)[0, :, -1] + 1 - mask_BT.sum(1)
+    out = policy.model(**inputs, attention_mask=mask_BT, cache=cache, use_cache=True, logits_to_keep=1)
     if any(layer.is_sliding for layer in out.cache.layers):
         raise UserError("this model attends to a sliding window, whose cache cannot be rearranged here: give --model another one")
-    place = {prompt: i for i, prompt in enumerate(unique)}
-    which_B = torch.tensor([place[tuple(p)] for p in prompts], device=policy.device)
+    place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    which_B = torch.tensor([place[key] for key in keys], device=policy.device)
     out.cache.batch_select_indices(which_B)
     uniform_BL = torch.tensor([[stream.random() for _ in range(max_new_tokens)] for stream in streams], dtype=torch.double, device=policy.device)
     tokens_BL = torch.zeros(uniform_BL.shape, dtype=torch.long, device=policy.device)
     return Rows(torch.tensor(numbers, device=policy.device), torch.zeros_like(which_B), mask_BT[which_B], out.logits[:, -1][which_B],
-                uniform_BL, tokens_BL, torch.zeros_like(uniform_BL), out.cache)
+                uniform_BL, tokens_BL, torch.zeros_like(uniform_BL), ahead_B[which_B], out.cache)
 
 
 def choose(rows: Rows, ends: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -152,6 +160,7 @@ def advance(policy, rows: Rows) -> None:
     """The tokens just chosen join the cache; the logits of the next ones."""
     last_B1 = rows.tokens_BL.gather(1, rows.count_B[:, None] - 1)
     rows.mask_BT = pad(rows.mask_BT, (0, 1), value=1)
-    out = policy.model(input_ids=last_B1, attention_mask=rows.mask_BT, position_ids=rows.mask_BT.sum(1, keepdim=True) - 1,
-                       cache=rows.cache, use_cache=True, logits_to_keep=1)
+    positions_B1 = rows.mask_BT.sum(1, keepdim=True) - 1 + rows.ahead_B[:, None]
+    out = policy.model(input_ids=last_B1, attention_mask=rows.mask_BT, position_ids=positions_B1, cache=rows.cache, use_cache=True,
+                       logits_to_keep=1)
     rows.cache, rows.logits_BV = out.cache, out.logits[:, -1]

@@ -124,7 +124,7 @@ def chunk(name: str, number: int, seed: int) -> list[tuple[str, str]]:
             for trajectory in played:
                 pairs += [(prompts.render(step.context), step.text) for step in trajectory.steps]
                 answer = sloppy(*rules.hindsight(trajectory, name_places=rng.random() < 0.75), rules.VAGUE, rng)
-                pairs.append((analyzer.analyzer_prompt(trajectory), answer))
+                pairs.append((analyzer.analyzer_prompt(trajectory)[0], answer))
     return pairs
 
 

@@ -9,7 +9,9 @@ everything is scored. Text is derived from it; what is scored is never made from
 A trajectory is one line of JSON (`to_json`, `from_json`), readable without this code. Prompt token ids are not written:
 they follow from the context (`Policy.encode_context`), and a test holds the two together.
 """
+import base64
 import hashlib
+import io
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,7 +35,7 @@ class Context:
     observation: str
     admissible: tuple[str, ...]
     step: int                    # the number of this step, from 1
-    images: tuple = ()
+    images: tuple = ()           # what the agent sees now, as Pillow images (seed/vision.py)
     skill: str | None = None     # set by H alone, never while acting with the plain policy
 
 
@@ -76,6 +78,7 @@ class Trajectory:
                   "action": s.action, "valid": s.valid, "is_admissible": s.admissible, "ended": s.ended,
                   "reward": s.reward, "observation_after": s.observation_after,
                   "history_shown": len(s.context.history), "acted_with_skill": s.context.skill,
+                  **({"images": [to_png(image) for image in s.context.images]} if s.context.images else {}),
                   "action_ids": s.action_ids, "logprobs": [round(x, 6) for x in s.logprobs]} for s in self.steps]
         return json.dumps({**extra, "task": asdict(self.task), "group": self.group, "copy": self.copy,
                            "reward": self.reward, "success": self.success, "score": self.score, "summary": self.summary,
@@ -83,7 +86,7 @@ class Trajectory:
 
     @classmethod
     def from_json(cls, line: str) -> "Trajectory":
-        """Inverse of `to_json`, except that prompt_ids and images are empty and log-probs rounded to six decimals."""
+        """Inverse of `to_json`, except that prompt_ids are empty and log-probs rounded to six decimals."""
         data = json.loads(line)
         task = Task(**data["task"])
         trajectory = cls(task, data["group"], data["copy"], success=data["success"], score=data["score"], skill=data["skill"],
@@ -91,10 +94,24 @@ class Trajectory:
         pairs = [(s["observation"], s["action"]) for s in data["steps"]]
         for t, s in enumerate(data["steps"]):
             context = Context(task, tuple(pairs[t - s["history_shown"]:t]), s["observation"], tuple(s["admissible"]),
-                              step=t + 1, skill=s["acted_with_skill"])
+                              step=t + 1, images=tuple(map(from_png, s.get("images", ()))), skill=s["acted_with_skill"])
             trajectory.steps.append(Step(context, [], s["action_ids"], s["logprobs"], s["text"], s["action"], s["valid"],
                                          s["is_admissible"], s["ended"], s["reward"], s["observation_after"]))
         return trajectory
+
+
+def to_png(image) -> str:
+    """A picture as text (a PNG file in base64), without loss."""
+    data = io.BytesIO()
+    image.save(data, "PNG")
+    return base64.b64encode(data.getvalue()).decode()
+
+
+def from_png(text: str):
+    from PIL import Image
+    image = Image.open(io.BytesIO(base64.b64decode(text)))
+    image.load()
+    return image
 
 
 def read_trajectories(path: Path) -> list[Trajectory]:

@@ -74,3 +74,18 @@ def games(tmp_path_factory, groundings):
 def env(games, groundings):
     from seed.envs.alfworld import AlfWorld
     return AlfWorld(games, slots=8, cache=groundings)
+
+
+@pytest.fixture(scope="session")
+def vision_model(tmp_path_factory):
+    """The folder of a vision-language model with random weights, as a hub's would be."""
+    from fakes import build_vision_model
+    return build_vision_model(tmp_path_factory.mktemp("vision_model"))
+
+
+@pytest.fixture(scope="session")
+def seeing_policy(vision_model):
+    from seed.config import make_config
+    from seed.policy import load_policy
+    return load_policy(make_config({"env": "sokoban", "preset": "qwen2.5-vl-3b", "model": str(vision_model), "quantize": False,
+                                    "dtype": "float32", "lora_rank": 4}))

@@ -52,3 +52,39 @@ def random_policy(seed: int = 0, width: int = 64, layers: int = 2, lora: int = 0
                 if "lora_B" in name:
                     parameter.normal_(std=0.1)
     return Policy(model.eval(), tokenizer, {"preset": "test", "model": "random", "lora_rank": lora})
+
+
+MARKS = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+TEMPLATE = ("{% for message in messages %}<|{{ message.role }}|>{% if message.content is string %}{{ message.content }}{% else %}"
+            "{% for part in message.content %}{% if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part.text }}"
+            "{% endif %}{% endfor %}{% endif %}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}")
+
+
+def build_vision_model(out):
+    """A vision-language model of Qwen2.5-VL's architecture with 130,000 parameters, random, and its image processor, in folder `out`."""
+    import torch
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+    from seed.config import TINY_MODELS
+    from seed.policy import load_tokenizer
+    tokenizer = load_tokenizer(TINY_MODELS / "alfworld")
+    tokenizer.add_special_tokens({"additional_special_tokens": list(MARKS)})
+    tokenizer.chat_template = TEMPLATE
+    ids = dict(zip(("vision_start_token_id", "vision_end_token_id", "image_token_id", "video_token_id"),
+                   tokenizer.convert_tokens_to_ids(list(MARKS))))
+    text = dict(vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
+                num_key_value_heads=1, max_position_embeddings=4096, tie_word_embeddings=True, pad_token_id=0, eos_token_id=1, bos_token_id=None,
+                rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 6, 6]})
+    seen = dict(depth=2, hidden_size=32, intermediate_size=64, num_heads=2, out_hidden_size=64, fullatt_block_indexes=[1], window_size=56)
+    torch.manual_seed(0)
+    model = Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **ids))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(3.0)
+        model.model.language_model.norm.weight.mul_(4.0)           # so that it can be sure of a token
+    model.generation_config.eos_token_id = [1, *range(600, 700)]   # so that some of its replies end
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    Qwen2VLImageProcessorPil().save_pretrained(out)
+    return out

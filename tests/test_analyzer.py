@@ -102,7 +102,7 @@ def test_canonical_answers_are_read_back():
 
 def test_prompt_holds_task_outcome_and_all_steps():
     for success in (True, False):
-        text = analyzer_prompt(trajectory(steps=4, success=success, description="put a mug in shelf."))
+        text, _ = analyzer_prompt(trajectory(steps=4, success=success, description="put a mug in shelf."))
         assert "put a mug in shelf." in text and f"episode_success: {'success' if success else 'failure'}" in text
         assert all(f"go to shelf {k}" in text and f"You see a mug 1. ({k})" in text for k in range(1, 6) if k < 5)
         assert "You see a mug 1. (5)" in text and '"episode_summary"' in text and '"episode_skill"' in text
@@ -110,13 +110,13 @@ def test_prompt_holds_task_outcome_and_all_steps():
 
 def test_long_trajectories_are_shortened_in_the_middle():
     t = trajectory(steps=30, description="put a mug in shelf.")
-    encode = lambda text: text.split()
-    whole = len(encode(analyzer_prompt(t)))
-    text = fit_prompt(t, encode, whole - 1)
+    encode = lambda text, images: text.split()
+    whole = len(encode(*analyzer_prompt(t)))
+    text, _ = fit_prompt(t, encode, whole - 1)
     assert MARK.format(1) in text                                    # as little as possible is left out
-    for most in range(whole - 1, len(encode(analyzer_prompt(t, 2))) - 1, -7):
-        text = fit_prompt(t, encode, most)
-        assert len(encode(text)) <= most and "put a mug in shelf." in text and "episode_success: success" in text
+    for most in range(whole - 1, len(encode(*analyzer_prompt(t, 2))) - 1, -7):
+        text, _ = fit_prompt(t, encode, most)
+        assert len(text.split()) <= most and "put a mug in shelf." in text and "episode_success: success" in text
         assert "go to shelf 1\n" in text and "go to shelf 30\n" in text and "(31)" in text and "left out" in text
     assert fit_prompt(t, encode, whole) == analyzer_prompt(t)
     assert fit_prompt(t, encode, 20) is None

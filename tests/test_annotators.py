@@ -127,7 +127,7 @@ def test_busy_servers_are_asked_again_and_later_each_time(server, tmp_path, monk
 def test_garbage_ends_in_one_line(server, answer, message):
     server.script = [answer]
     with pytest.raises(UserError, match=message) as error:
-        chat(server.url, "stub-1", "", "hello")
+        chat(server.url, "stub-1", "", ("hello", ()))
     assert "\n" not in str(error.value) and len(server.asked) == (1 if answer[0] == 404 else annotators.RETRIES)
 
 
@@ -137,7 +137,7 @@ def test_garbage_ends_in_one_line(server, answer, message):
 def test_endpoints_that_cannot_be_asked(monkeypatch, base, key, message):
     monkeypatch.setattr(annotators, "WAIT", 0.0)
     with pytest.raises(UserError, match=message):
-        chat(base, "m", key, "hello")
+        chat(base, "m", key, ("hello", ()))
 
 
 def test_malformed_annotations_are_reasons_and_no_error(server, tmp_path):

@@ -199,12 +199,12 @@ OPTIONS = dict(max_turns=8, history_length=2, temperature=1.0, max_prompt_tokens
 
 
 @pytest.mark.parametrize("vision", [False, True])
-def test_a_rollout(vision):
+def test_a_rollout(vision, seeing_policy):
     settings = config()
     settings.vision = vision
     env = open_env(settings)
     tasks = env.tasks("train")[:2]
-    trajectories, crashed = rollout(random_policy(), env, [(t, g, c) for g, t in enumerate(tasks) for c in range(2)], "s", **OPTIONS)
+    trajectories, crashed = rollout(seeing_policy if vision else random_policy(), env, [(t, g, c) for g, t in enumerate(tasks) for c in range(2)], "s", **OPTIONS)
     assert crashed == [] and len(trajectories) == 4
     assert trajectories[0].steps[0].context == trajectories[1].steps[0].context
     for t in trajectories:
@@ -214,6 +214,6 @@ def test_a_rollout(vision):
         for part in (WORDS.head, t.task.description, step.context.observation, "['1'\n '2'", "'='", WORDS.instruction[1:]):
             assert part in prompt
         assert f"[Observation 2: '{t.steps[1].context.observation}', Action 2: '{t.steps[1].action}']" in prompt
-        assert analyzer_prompt(t).startswith(WORDS.analysis) and t.steps[-1].observation_after in analyzer_prompt(t)
+        assert analyzer_prompt(t)[0].startswith(WORDS.analysis) and t.steps[-1].observation_after in analyzer_prompt(t)[0]
         assert len(step.context.images) == vision and H(step.context, "Add.").images is step.context.images
         assert ("Cards: " in prompt) != vision

@@ -101,7 +101,7 @@ def test_only_action_tokens_get_a_gradient(policy):
             return type("Out", (), {"last_hidden_state": hidden})
 
     class Fake:
-        pad_id, device, model = policy.pad_id, "cpu", policy.model
+        pad_id, device, model, eyes = policy.pad_id, "cpu", policy.model, None
 
         def weights(self, reference):
             import contextlib

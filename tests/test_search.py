@@ -304,7 +304,7 @@ def test_a_rollout_of_a_random_policy(world):
             assert all(f"'{form}'" in prompt for form in step.context.admissible)
             assert all(f"Action {k}: '{action}'" in prompt for k, (_, action) in enumerate(step.context.history, 1))
             assert len(step.context.history) == number - 1
-        asked = analyzer_prompt(trajectory)
+        asked = analyzer_prompt(trajectory)[0]
         assert trajectory.task.description in asked and WORDS.analysis in asked and "episode_skill" in asked
 
 

@@ -188,7 +188,7 @@ def test_two_processes_with_other_hash_seeds_make_the_same(tmp_path):
     code = ("import json, sys; from pathlib import Path; from types import SimpleNamespace; from seed.envs import sokoban\n"
             "sokoban.CACHE = Path(sys.argv[1])\n"
             "env = sokoban.open_env(SimpleNamespace(data='auto', train_games=20, seen_games=20, unseen_games=20, tasks_per_update=1,"
-            " group_size=2, max_turns=15))\n"
+            " group_size=2, max_turns=15, rooms='6x6-1', vision=False))\n"
             "turns = [(t.id, t.type, env.reset(0, t).observation) for s in env.splits() for t in env.tasks(s)]\n"
             "print(json.dumps([turns, [(env.root / f'{s}.xsb').read_text() for s in env.splits()]]))")
     assert len(json.loads(same_in_two_processes(code, tmp_path / "1", tmp_path / "2"))[0]) == 60
@@ -242,14 +242,14 @@ def test_a_rollout_as_text(config):
                      WORDS.instruction[1:]):
             assert part in prompt
         assert f"[Observation 1: '{t.steps[0].context.observation}', Action 1: '{t.steps[0].action}']" in prompt
-        analysis = analyzer_prompt(t)
+        analysis, _ = analyzer_prompt(t)
         assert analysis.startswith(WORDS.analysis) and t.steps[-1].observation_after in analysis and "failure" in analysis
 
 
-def test_a_rollout_with_pictures_keeps_them_in_the_context(config):
+def test_a_rollout_with_pictures_keeps_them_in_the_context(config, seeing_policy):
     config.vision = True
     env = open_env(config)
-    (trajectory,), _ = rollout(random_policy(), env, [(env.tasks("train")[0], 0, 0)], "s", **OPTIONS)
+    (trajectory,), _ = rollout(seeing_policy, env, [(env.tasks("train")[0], 0, 0)], "s", **OPTIONS)
     for step in trajectory.steps:
         (image,) = step.context.images
         assert image.size == (336, 336)

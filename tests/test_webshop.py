@@ -256,4 +256,4 @@ def test_a_short_rollout(made):
         text = render(trajectory.steps[2].context)
         assert text.startswith(WORDS.head + goal.text) and text.endswith(WORDS.instruction)
         assert "[Observation 1: ''Search'', Action 1: '" in text and "'search[<your query>]'\n 'click[search]'" in text
-        assert goal.text in analyzer_prompt(trajectory) and WORDS.analysis in analyzer_prompt(trajectory)
+        assert goal.text in analyzer_prompt(trajectory)[0] and WORDS.analysis in analyzer_prompt(trajectory)[0]

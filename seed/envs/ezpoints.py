@@ -153,7 +153,7 @@ def open_env(config) -> "EZPoints":
     if config.data not in ("auto", "made"):
         raise UserError(f"--data {config.data}: this game has no data files, its cards are dealt from seeds: expected auto or made")
     asked = dict(zip(SPLITS, (config.train_games, config.seen_games, config.unseen_games)))
-    env = EZPoints(slots_for(config), asked, getattr(config, "vision", False))
+    env = EZPoints(slots_for(config), asked, config.vision)
     kept = {split: len(env.tasks(split)) for split in SPLITS}
     few = " (there are no more)" if any(kept[split] < asked[split] for split in SPLITS) else ""
     print(f"games: deals of two cards: {', '.join(f'{split} {number}' for split, number in kept.items())}{few}", file=sys.stderr)

@@ -74,14 +74,14 @@ def open_env(config) -> "Sokoban":
     slots = slots_for(config)
     if config.data not in ("auto", "made"):
         root = Path(config.data).resolve()
-        env = Sokoban(root, slots, config.max_turns, getattr(config, "vision", False))
+        env = Sokoban(root, slots, config.max_turns, config.vision)
         if not env.splits():
             raise UserError(f"--data {config.data} has no levels: expected auto, made, or a folder with XSB files like train.xsb or "
                             f"train/000.txt")
         print(f"games: the levels in {root}", file=sys.stderr)
         return env
     numbers = dict(zip(SPLITS, (config.train_games, config.seen_games, config.unseen_games)))
-    shape = getattr(config, "rooms", SHAPE)
+    shape = config.rooms
     root = CACHE / f"sokoban-v{LEVELS_VERSION}-{shape}-{'-'.join(map(str, numbers.values()))}"
     print(f"games: {'levels made earlier, in' if root.is_dir() else f'making {sum(numbers.values())} levels in'} {root}", file=sys.stderr)
     if not root.is_dir():
@@ -90,7 +90,7 @@ def open_env(config) -> "Sokoban":
             unfinished.mkdir(parents=True)
             for split, levels in made.items():
                 write_levels(unfinished / f"{split}.xsb", levels)
-    return Sokoban(root, slots, config.max_turns, getattr(config, "vision", False))
+    return Sokoban(root, slots, config.max_turns, config.vision)
 
 
 def read_shape(shape: str) -> tuple[tuple[int, int], int]:
