@@ -80,7 +80,7 @@ class Config:
     learning_rate: float = knob(1e-6, "AdamW, constant", "1e-6")
     weight_decay: float = knob(0.01, "AdamW", "0.01")
     grad_clip: float = knob(1.0, "the gradient's norm is clipped here", "1.0")
-    minibatches: int = knob(1, "optimisation steps an update; its rows are split among them", "about 7, of 256 rows")
+    minibatches: int = knob(7, "optimisation steps an update; its rows are split among them", "about 7, of 256 rows")
     batch_tokens: int = knob(0, "tokens in a training micro-batch, padding included (0: as many as fit, measured at the start)")
     sample_tokens: int = knob(131072, "tokens in a sampling batch, padding and replies included")
     # --- Stage 1
@@ -108,9 +108,9 @@ PRESETS = {
     # A model of a million parameters and small households: minutes on two CPU cores. See seed/tiny.py. lambda: at 0.1 the
     # distillation's gradient has about a quarter of the length of GRPO's (`gradient_ratio` in results/alfworld_tiny.json), so at
     # the paper's 0.01 it would have a fortieth.
-    "tiny": dict(model="tiny", dtype="float32", updates=20, max_reply_tokens=24,
-                 analyzer_prompt_tokens=1024, skill_tokens=80, opd_coef=0.1, learning_rate=3e-4, batch_tokens=4096, sft_tasks=32,
-                 sft_rollouts=4, sft_learning_rate=3e-4, annotator="expert", eval_every=10, eval_episodes=200),
+    "tiny": dict(model="tiny", dtype="float32", updates=12, max_reply_tokens=24,
+                 analyzer_prompt_tokens=1024, skill_tokens=80, opd_coef=0.1, learning_rate=2e-4, minibatches=4, batch_tokens=4096, sft_tasks=32,
+                 sft_rollouts=4, sft_learning_rate=3e-4, annotator="expert", eval_every=4, eval_episodes=200, gradients_every=4),
     "smollm2-135m": dict(model="HuggingFaceTB/SmolLM2-135M-Instruct", **LORA),
     "qwen2.5-1.5b": dict(model="Qwen/Qwen2.5-1.5B-Instruct", **LORA),
     "qwen2.5-3b": dict(model="Qwen/Qwen2.5-3B-Instruct", **LORA),

@@ -13,9 +13,9 @@ Updates are numbered from 0 inside the code and from 1 in what is printed and wr
 Shapes: N trajectories of the update, B rows of a micro-batch (a row is one step), L action tokens of its longest reply.
 
 How it differs from the paper:
-1. One optimisation step an update (--minibatches 1), so ell_old is the first forward pass's ell, detached, and every ratio
-   is exactly 1. The authors take several steps of 64 to 512 rows; --minibatches K does. ell_old and the teacher's ell_skill
-   are then those of pi_old, scored once an update.
+1. The teacher's ell_skill is that of pi_old, scored once an update like ell_old, and stays for all optimisation steps of the
+   update (--minibatches; the authors' run files take about 7). With one step no old scores are needed: ell_old is the first forward
+   pass's ell, detached, and every ratio is exactly 1.
 2. Every sampled token follows from (seed, update, task, copy, step): a run can be interrupted and goes on bitwise equal
    (tested on the CPU in float32).
 """
