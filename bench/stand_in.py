@@ -9,7 +9,7 @@ END = 1  # the end-of-turn token
 
 class BarePolicy:
     """A causal language model as sampling and scoring take it; no tokenizer, no reference."""
-    pad_id, end_ids = 0, {END}
+    pad_id, end_ids, eyes = 0, {END}, None
 
     def __init__(self, model):
         self.model, self.device = model, next(model.parameters()).device

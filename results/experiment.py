@@ -1,4 +1,4 @@
-"""One run of the tiny preset, remembered: what run_table.py and the other scripts here are made of.
+"""One run of the tiny preset, remembered: what run_table.py and tiny.py are made of.
 
 A run is a name, a seed and options of train_seed.py. It is trained (interrupted runs go on), its last policy plays all held-out
 games of both splits, and what is kept of it is one small file, results/runs/NAME-seedN-HASH.json; HASH is that of the whole
@@ -24,7 +24,6 @@ from seed.runlog import RunLog, config_hash
 
 FOLDER, RECORDS = ROOT / "runs" / "experiments", ROOT / "results" / "runs"
 SPLITS = SEEN, UNSEEN = "valid_seen", "valid_unseen"  # the first is played during training anyway
-TINY = ("--env", "alfworld", "--preset", "tiny", "--data", "made")
 KEPT = ("wins", "games", "success", "low", "high", "mean_turns", "malformed", "inadmissible", "manifest", "temperature", "by_type")
 CURVES = ("success", "turns", "entropy", "kl", "equal_groups", "grad_norm", "opd_loss", "gate_mean", "gate_open", "delta_mean", "delta_abs",
           "delta_std", "skill_hit", "skill_valid", "gradient_ratio", "gradient_cosine")
@@ -36,9 +35,13 @@ class Run:
     name: str
     seed: int
     options: tuple = ()
+    env: str = "alfworld"
+
+    def tiny(self) -> list[str]:
+        return ["--env", self.env, "--preset", "tiny", "--data", "made"]
 
     def arguments(self) -> list[str]:
-        return [*TINY, *map(str, self.options), "--seed", str(self.seed)]
+        return [*self.tiny(), *map(str, self.options), "--seed", str(self.seed)]
 
     def digest(self) -> str:
         return config_hash(parse("", arguments=self.arguments())[0])
@@ -57,7 +60,8 @@ def do_all(runs: list[Run]) -> None:
     todo = [run for run in runs if remembered(run) is None]
     print(f"{len(runs)} runs, {len(todo)} to do", file=sys.stderr)
     if todo:
-        call("train_sft.py", *TINY)  # all runs start from one Stage 1
+        for tiny in {tuple(run.tiny()) for run in todo}:
+            call("train_sft.py", *tiny)  # all runs of an environment start from one Stage 1
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for run, record in zip(todo, pool.map(do, todo)):
                 ends = {e["split"]: e["success"] for e in record["evaluations"] if e["state"] == "last" and not e["with_skills"]}
@@ -85,7 +89,7 @@ def do(run: Run) -> dict:
             unseen = played_unseen(folder, state, skills, log.policy_folder(update))
             evaluations += [{"state": state, "update": update, "split": e["split"], "with_skills": skills, **{key: e[key] for key in KEPT},
                              "outcomes": "".join(str(plays[0]) for plays in e["outcomes"].values())} for e in (seen, unseen)]
-    record = {"name": run.name, "method": facts["config"]["method"], "env": "alfworld", "preset": "tiny", "seed": run.seed,
+    record = {"name": run.name, "method": facts["config"]["method"], "env": run.env, "preset": "tiny", "seed": run.seed,
               "command": " ".join(["python train_seed.py", *run.arguments()]), "config_hash": run.digest(), "commit": facts["commit"],
               "date": time.strftime("%Y-%m-%d"), "machine": machine(), "versions": facts["versions"],
               "minutes": round(sum(sum(m["seconds"].values()) for m in metrics) / 60, 1), "wall_minutes": round((time.time() - began) / 60, 1),

@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 
 import experiment
-from experiment import ROOT, TINY
+from experiment import ROOT, Run
 
 from seed.analyzer import analyze
 from seed.augment import H
@@ -148,7 +148,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, help="run folder of the tiny preset, its last policy [the policy after Stage 1]")
     args = parser.parse_args()
-    config = load_config(args.run / "config.json") if args.run else parse("", arguments=[*TINY])[0]
+    config = load_config(args.run / "config.json") if args.run else parse("", arguments=Run("", 0).tiny())[0]
     env = open_env(config)
     log = RunLog(args.run) if args.run else None
     policy = load_policy(config, log.policy_folder(log.checkpoints()[-1]) if log else stage1(config, env))

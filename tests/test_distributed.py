@@ -10,7 +10,7 @@ from conftest import ROOT
 from seed import distributed
 
 OPTIONS = ["--preset", "tiny", "--init", "base", "--method", "seed", "--tasks-per-update", "3", "--group-size", "4", "--max-turns", "5",
-           "--gradients-every", "1", "--eval-episodes", "6", "--updates", "1"]
+           "--gradients-every", "1", "--eval-episodes", "6", "--updates", "1", "--minibatches", "1"]
 
 
 def lines(path):

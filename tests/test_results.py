@@ -62,12 +62,13 @@ def test_the_table_has_what_there_is_with_paired_differences(made_up, tmp_path, 
 
 
 def test_grpo_and_seed_alone(made_up, tmp_path, monkeypatch, capsys):
-    import alfworld_tiny
-    monkeypatch.setattr(alfworld_tiny, "ROOT", tmp_path)
+    import tiny
+    monkeypatch.setattr(tiny, "ROOT", tmp_path)
+    monkeypatch.setattr("sys.argv", ["tiny.py"])
     for seed, (grpo, seed_) in enumerate([(8, 10), (10, 11), (9, 12)]):
         made_up("grpo", seed, grpo)
         made_up("seed", seed, seed_)
-    alfworld_tiny.main()
+    tiny.main()
     summary, text = json.loads((tmp_path / "results" / "alfworld_tiny.json").read_text()), capsys.readouterr().out
     assert [(run["method"], run["seed"]) for run in summary["runs"]] == [(m, s) for s in range(3) for m in ("grpo", "seed")]
     assert summary["comparison"][UNSEEN]["seed_minus_grpo"]["mean"] == pytest.approx(0.1) and summary["comparison"][SEEN]["grpo"]["values"] == [0.4, 0.5, 0.45]

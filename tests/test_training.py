@@ -19,7 +19,7 @@ from seed.library import Library
 from seed.losses import opd_loss, rlsd_advantages
 from seed.methods import METHODS
 
-SMALL = ["--preset", "tiny", "--tasks-per-update", "2", "--group-size", "4", "--max-turns", "6", "--gradients-every", "2"]
+SMALL = ["--preset", "tiny", "--tasks-per-update", "2", "--group-size", "4", "--max-turns", "6", "--gradients-every", "2", "--minibatches", "1"]
 
 
 def run(main, *arguments):
@@ -174,6 +174,16 @@ def test_a_fraction_of_the_training_tasks(train, tmp_path):
     env = type("Env", (), {"tasks": lambda self, split: [replace(task, id=f"{i:02d}") for i in range(10)]})()
     part = lambda fraction: [t.id for t in train_seed.training_tasks(make_config({"preset": "tiny", "train_fraction": fraction}), env)]
     assert len(part(0.2)) == 2 and set(part(0.2)) < set(part(0.6)) < set(part(1.0)) and part(0.6) == sorted(part(0.6))
+
+
+def test_several_steps_an_update_move_away_from_pi_old(train, tmp_path):
+    """The first step's ratios are 1; the later ones' are not, and the reference is left within the update."""
+    assert train("one", "--method", "seed", "--updates", 1, "--learning-rate", 1e-3) == 0
+    assert train("four", "--method", "seed", "--updates", 1, "--learning-rate", 1e-3, "--minibatches", 4) == 0
+    (one,), (four,) = (lines(tmp_path / name / "metrics.jsonl") for name in ("one", "four"))
+    assert one["clipped"] == one["kl"] == 0 and four["clipped"] > 0 and four["kl"] > 0
+    assert one["tokens"] == four["tokens"] and one["success"] == four["success"] and four["sampling_gap"] < 1e-5
+    assert one["weights"] != four["weights"] and len(lines(tmp_path / "one" / "trajectories.jsonl")) == 8
 
 
 @pytest.mark.parametrize("extra", [[], ["--quantize", "--gradient-checkpointing"]])

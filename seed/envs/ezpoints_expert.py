@@ -2,7 +2,7 @@
 
 Not in the paper. It reads the cards and the formula in the observation's text as the agent does; in the vision form it sees no
 cards. `Notebook` follows an episode, `decide` says the next token, `hints` reads a formula off a skill, `hindsight` writes
-summary and skill. A careless player guesses whether to add or to multiply.
+summary and skill. A careless player multiplies, whatever the cards.
 """
 import json
 import random
@@ -73,7 +73,7 @@ def decide(book: Notebook, admissible, rng: random.Random, hints: tuple[str, ...
         return "no cards to see", rng.choice(admissible)
     a, operator, b = hints or book.way()
     if careless and not hints:
-        operator = book.formula[1] if len(book.formula) > 1 else rng.choice("+*")
+        operator = "*"
     for way in ((a, operator, b), (b, operator, a)):
         if book.formula == way[:len(book.formula)]:
             return " ".join(way) + (f" = {TARGET}" if worth(way) == TARGET else ""), (*way, "=")[len(book.formula)]

@@ -1,37 +1,44 @@
-"""GRPO and SEED on the tiny preset, three seeds each, on fixed held-out games: results/alfworld_tiny.json and .png.
+"""GRPO and SEED on the tiny preset, three seeds each, on fixed held-out games: results/ENV_tiny.json and .png.
 
-    python results/alfworld_tiny.py
+    python results/tiny.py --env alfworld
+    python results/tiny.py --env ezpoints
 
-The runs are those of results/run_table.py (experiment.py: what is finished is not repeated, what was interrupted goes on): the
-preset's own settings, the first and the last state on all held-out games of both splits. As many runs at a time as there are
-cores, each with one thread: on two cores about an hour and a quarter for all six.
+The preset's own settings, the first and the last state on all held-out games of both splits. What is finished is not repeated, and
+what was interrupted goes on (experiment.py; ALFWorld's runs are those of run_table.py). As many runs at a time as there are cores,
+each with one thread: ALFWorld's six take about an hour on two cores.
 """
+import argparse
 import json
 
 from experiment import ROOT, SPLITS, Run, do_all, end, over_seeds, remembered
 
+from seed.config import ENVIRONMENTS
 from seed.evaluation import compare
 
 METHODS, SEEDS = ("grpo", "seed"), (0, 1, 2)
 
 
 def main():
-    runs = {(method, seed): Run(method, seed, ("--method", method)) for seed in SEEDS for method in METHODS}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", choices=list(ENVIRONMENTS), default="alfworld")
+    env = parser.parse_args().env
+    prefix = "" if env == "alfworld" else f"{env} "   # the table's runs are called by their method alone
+    runs = {(method, seed): Run(prefix + method, seed, ("--method", method), env) for seed in SEEDS for method in METHODS}
     do_all(list(runs.values()))
     records = {key: remembered(run) for key, run in runs.items()}
-    summary = {"command": "python results/alfworld_tiny.py", "runs": list(records.values()), "comparison": {}}
+    summary = {"command": f"python results/tiny.py --env {env}", "runs": list(records.values()), "comparison": {}}
     for split in SPLITS:
         ends = {key: end(record, split) for key, record in records.items()}
         pairs = [compare(ends["grpo", seed], ends["seed", seed]) for seed in SEEDS]
         summary["comparison"][split] = {
             **{method: over_seeds([ends[method, seed]["success"] for seed in SEEDS]) for method in METHODS},
             "seed_minus_grpo": over_seeds([pair["difference"] for pair in pairs]), "paired_by_seed": pairs}
-    (ROOT / "results" / "alfworld_tiny.json").write_text(json.dumps(summary, indent=1) + "\n")
-    draw(summary["runs"])
+    (ROOT / "results" / f"{env}_tiny.json").write_text(json.dumps(summary, indent=1) + "\n")
+    draw(summary["runs"], ROOT / "results" / f"{env}_tiny.png")
     show(summary)
 
 
-def draw(runs):
+def draw(runs, path):
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
@@ -52,7 +59,7 @@ def draw(runs):
     for axis, title in zip(axes, ("success in training (5-update mean)", "valid_seen, 95 % intervals", "turns an episode", "SEED's distillation")):
         axis.set(title=title, xlabel="update")
         axis.legend(fontsize=8)
-    figure.savefig(ROOT / "results" / "alfworld_tiny.png", dpi=90)
+    figure.savefig(path, dpi=90)
 
 
 def show(summary):
