@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fakes import TEMPLATE
 from PIL import Image
 from test_training import lines, run
 
@@ -55,6 +56,19 @@ def test_one_image_token_for_each_vector_of_the_vision_tower(seeing_policy):
     starts = [i for i, token in enumerate(prompts(seeing_policy)[2]) if token == seeing_policy.tokenizer.convert_tokens_to_ids("<|vision_start|>")]
     assert prompts(seeing_policy)[2][starts[0] + 1:starts[0] + 19] == [seeing_policy.eyes.image_id] * 18       # each where its own mark is
     assert prompts(seeing_policy)[2][starts[1] + 1:starts[1] + 9] == [seeing_policy.eyes.image_id] * 8
+
+
+def test_the_whole_processor_gives_the_same(vision_model, seeing_policy):
+    """AutoProcessor, where torchvision is installed, which it wants for videos (it resizes pictures with other rounding)."""
+    pytest.importorskip("torchvision", reason="AutoProcessor needs torchvision, which is no requirement: pip install torchvision==0.28.0")
+    from transformers import AutoProcessor
+    processor, images = AutoProcessor.from_pretrained(vision_model), [noise(3, 168, 84), noise(4, 56, 112), noise(5, 300, 300)]
+    asked = [{"role": "user", "content": [*[{"type": "image"}] * 3, {"type": "text", "text": "look at these"}]}]
+    text = processor.apply_chat_template(asked, chat_template=TEMPLATE, add_generation_prompt=True)
+    whole, ours = processor(text=[text], images=images, return_tensors="pt"), seeing_policy.encode("look at these", tuple(images))
+    seen = seeing_policy.eyes.processor(images=images, return_tensors="pt")
+    assert whole["input_ids"][0].tolist() == ours and torch.equal(whole["image_grid_thw"], seen["image_grid_thw"])
+    assert (whole["pixel_values"] - seen["pixel_values"]).abs().max() < 0.05
 
 
 def test_the_library_s_own_forward_pass_gives_the_same(seeing_policy):
