@@ -53,7 +53,7 @@ def analyze(policy, trajectories: list[Trajectory], seed: str, *, temperature: f
             prompts.append(policy.encode(*question))
             asked.append(trajectory)
     streams = [random.Random(f"{seed} analysis {t.task.id} {t.copy}") for t in asked]
-    for trajectory, reply in zip(asked, sample(policy, prompts, streams, most_skill_tokens, temperature, batch_tokens)):
+    for trajectory, reply in zip(asked, sample(policy, prompts, streams, most_skill_tokens, temperature, batch_tokens, "analysing")):
         answers.append(reply.action_ids)
         check_finite(reply.logprobs, "log-prob of the analysis", f"seed {seed}, {trajectory.task.id}")
         trajectory.summary, trajectory.skill, trajectory.skill_error = read_answer(policy.decode(reply.action_ids))

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import torch
 from torch.nn.functional import pad
+from tqdm import tqdm
 
 from seed.errors import UserError
 from seed.vision import images_of
@@ -77,14 +78,16 @@ class Rows:
 
 @torch.no_grad()
 def sample(policy, prompts: list[list[int]], streams: list[random.Random], max_new_tokens: int, temperature: float,
-           batch_tokens: int) -> list[Reply]:
-    """One reply for each prompt, in order. `batch_tokens`: how many tokens, padding included, are in a batch at most."""
+           batch_tokens: int, title: str = "") -> list[Reply]:
+    """One reply for each prompt, in order. `batch_tokens`: how many tokens, padding included, are in a batch at most. `title`: of a
+    progress bar, where one is wanted."""
     was_training = policy.model.training
     policy.model.eval()
     replies: list[Reply | None] = [None] * len(prompts)
     waiting = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), prompts[i]))  # the longest goes first
     ends = torch.tensor(sorted(policy.end_ids), device=policy.device)
     rows = None
+    bar = tqdm(total=len(prompts), desc=title, unit="reply", leave=False, disable=None if title else True)
     while waiting or rows:
         if waiting:
             taken, width = (len(rows.mask_BT), rows.mask_BT.shape[1]) if rows else (0, 0)
@@ -103,8 +106,10 @@ def sample(policy, prompts: list[list[int]], streams: list[random.Random], max_n
                 n = int(rows.count_B[b])
                 replies[int(rows.number_B[b])] = Reply(rows.tokens_BL[b, :n].tolist(), rows.logp_BL[b, :n].tolist(), bool(ended_B[b]))
             rows = rows.keep(~done_B)
+            bar.update(int(done_B.sum()))
         if rows:
             advance(policy, rows)
+    bar.close()
     policy.model.train(was_training)
     return replies
 
