@@ -23,7 +23,7 @@ ENVIRONMENTS = {
 }
 
 
-VISUAL = ("sokoban", "ezpoints")
+VISUAL = ("sokoban", "ezpoints")  # those with pictures
 
 
 def knob(default, meaning: str, paper: str = "", choices=None):

@@ -49,8 +49,7 @@ def action_logprobs(policy, rows: list[tuple[list[int], list[int]]], reference: 
     with policy.weights(reference) as (backbone, head):
         inputs = dict(input_ids=ids_BT)
         if policy.eyes:
-            embeddings_BTD, positions_3BT = policy.eyes.embed(backbone, [prompt for prompt, _ in rows], ids_BT, torch.ones_like(ids_BT))
-            inputs = dict(inputs_embeds=embeddings_BTD, position_ids=positions_3BT)
+            inputs = policy.eyes.inputs(backbone, [prompt for prompt, _ in rows], ids_BT, torch.ones_like(ids_BT))
         hidden_BTD = backbone(**inputs, use_cache=False).last_hidden_state
 
     # Token l of a row's reply is predicted at position len(prompt) - 1 + l. Only these N positions of all rows go on, in one flat

@@ -120,7 +120,7 @@ def read(policy, prompts, numbers, streams, max_new_tokens) -> Rows:
     unique = list(dict(zip(keys, prompts)).values())
     shared = min(len(os.path.commonprefix(unique)), min(map(len, unique)) - 1)
     cache = None
-    if len(unique) > 1 and shared >= SHORT and not policy.eyes:
+    if len(unique) > 1 and shared >= SHORT and not policy.eyes:  # (equal image tokens may stand for other pictures)
         start = torch.tensor([unique[0][:shared]], device=policy.device)
         cache = policy.model(input_ids=start, use_cache=True, logits_to_keep=1).cache
         cache.batch_repeat_interleave(len(unique))
@@ -132,8 +132,7 @@ def read(policy, prompts, numbers, streams, max_new_tokens) -> Rows:
     inputs = dict(input_ids=ids_BT, position_ids=(mask_BT.cumsum(1) - 1).clamp(min=0)[:, shared:])
     if policy.eyes:
         with policy.weights() as (backbone, _):
-            embeddings_BTD, positions_3BT = policy.eyes.embed(backbone, unique, ids_BT, mask_BT)
-        inputs = dict(inputs_embeds=embeddings_BTD, position_ids=positions_3BT)
+            inputs = policy.eyes.inputs(backbone, unique, ids_BT, mask_BT)
     ahead_B = inputs["position_ids"].reshape(-1, *ids_BT.shape)[0, :, -1] + 1 - mask_BT.sum(1)
     out = policy.model(**inputs, attention_mask=mask_BT, cache=cache, use_cache=True, logits_to_keep=1)
     if any(layer.is_sliding for layer in out.cache.layers):

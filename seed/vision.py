@@ -49,8 +49,9 @@ class Eyes:
             spread += [token] * (next(counts) if token == self.image_id else 1)
         return Prompt(spread, images)
 
-    def embed(self, backbone, prompts: list[list[int]], ids_BT: torch.Tensor, mask_BT: torch.Tensor):
-        """(embeddings_BTD, positions_3BT) of rows that begin with these prompts, each where its mask begins."""
+    def inputs(self, backbone, prompts: list[list[int]], ids_BT: torch.Tensor, mask_BT: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What the model is given instead of ids: embeddings [B, T, D] and positions [3, B, T] of rows that begin with these prompts,
+        each where its mask begins."""
         device = ids_BT.device
         kinds_BT = torch.zeros_like(ids_BT)   # 1: an image token of the prompt
         for kinds_T, start, prompt in zip(kinds_BT, mask_BT.int().argmax(1).tolist(), prompts):
@@ -64,4 +65,4 @@ class Eyes:
             vectors = backbone.get_image_features(seen["pixel_values"], grids, return_dict=True).pooler_output
             embeddings_BTD = embeddings_BTD.masked_scatter(kinds_BT.bool()[..., None], torch.cat(vectors).to(embeddings_BTD.dtype))
         positions_3BT, _ = backbone.get_rope_index(ids_BT, kinds_BT, grids, attention_mask=mask_BT)
-        return embeddings_BTD, positions_3BT
+        return dict(inputs_embeds=embeddings_BTD, position_ids=positions_3BT)
