@@ -7,8 +7,8 @@ instruct model has: it acts in the format, sometimes succeeds, follows a skill i
 episode. This script makes one: Qwen2's architecture with random weights, a tokenizer built from the environment's words,
 trained on the play of a rule-based expert (`seed/envs/NAME_expert.py`, its interface in `seed/envs/base.py`):
 
-- acting without a skill: in half of the episodes the expert is careless (in ALFWorld it forgets to clean, heat or cool, looks
-  where it has looked before), and SLIPS of its replies are random: it often fails;
+- acting without a skill: in half of the episodes or more the expert is careless (in ALFWorld it forgets to clean, heat or cool,
+  looks where it has looked before), and SLIPS of its replies are random: it often fails;
 - acting with a hindsight skill of an earlier episode of the same game: careful, with fewer slips;
 - trajectory -> skill: the JSON answer to the analyzer's prompt, often vague and sometimes no JSON, which Stage 1 repairs.
 
@@ -117,7 +117,7 @@ def chunk(name: str, number: int, seed: int) -> list[tuple[str, str]]:
         for episode in range(EPISODES):
             rng, task = random.Random(f"{seed} {number} {episode}"), tasks[episode % len(tasks)]
             length = config.max_turns, config.history_length
-            played = [play(env, task, rng, SLIPS[False], *length, careless=rng.random() < 0.5)]
+            played = [play(env, task, rng, SLIPS[False], *length, careless=rng.random() < rules.CARELESS)]
             if episode % 2:
                 _, skill = rules.hindsight(played[0], name_places=rng.random() < 0.5)
                 played.append(play(env, task, rng, SLIPS[True], *length, skill))

@@ -25,6 +25,7 @@ SENTENCES = (
     "<think>", "</think>", "<action>", "</action>")
 GAMES, RECEPTACLES, OBJECTS, LAYOUTS = 48, (4, 7), (4, 8), (6, 0)   # of a practice set
 reply = tagged
+CARELESS = 0.5
 VAGUE = "Find it, take it, put it."
 
 

@@ -113,6 +113,7 @@ class Expert(Protocol):
     """What a module `seed/envs/NAME_expert.py` offers: a player and annotator of rules, which reads what the agent could read."""
     SENTENCES: tuple[str, ...]     # texts of the environment that are worth one token each in the tiny tokenizer
     VAGUE: str                     # a skill that helps nobody
+    CARELESS: float                # share of careless episodes in what the tiny model learns from
 
     def start(description: str):
         """A new notebook, which follows an episode of this task by `read(action, observation)` (action None: the first one)."""

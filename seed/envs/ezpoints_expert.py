@@ -15,6 +15,7 @@ from seed.trajectory import Trajectory
 
 CARD = re.compile(r"(\w+) of [hsdc]")
 NOTHING_YET = "empty"
+CARELESS = 0.5
 VAGUE = "Use both cards."
 SENTENCES = (TASK, "'\n '".join(TOKENS), "Cards:", "Formula:", '{"thoughts": "', '", "action": "', '"}')
 

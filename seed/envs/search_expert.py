@@ -20,6 +20,7 @@ from seed.envs.search_world import CHAINS, PASSAGES, wording
 from seed.trajectory import Trajectory
 
 QUESTIONS = 160   # of a practice set
+CARELESS = 0.5
 VAGUE = "Search, then answer."
 SENTENCES = ("'\n '".join(FORMS.values()), *FORMS.values(), '<information>{"result": "Doc 1:', *(f"\\nDoc {n}:" for n in (2, 3)), '\\n"}</information>',
              "<search>", "</search>", "<answer>", "</answer>")

@@ -18,6 +18,7 @@ from seed.trajectory import Trajectory
 
 LEVELS = 200                                           # of a practice set
 reply = tagged
+CARELESS = 0.8
 VAGUE = "Push the box."
 SENTENCES = (*(f" {cell} \t" for cell in "#_OX√PS"), "push the box onto the target.", LEGEND, "'\n 'down'\n 'left'\n 'right'")
 XSB = {shown: xsb for xsb, shown in SHOWN.items()}     # the board's symbols to those of level files

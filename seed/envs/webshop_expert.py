@@ -15,6 +15,7 @@ from seed.trajectory import Trajectory
 
 GOALS = 160                                     # of a practice set
 reply = tagged
+CARELESS = 0.5
 VAGUE = "Search it, open it, buy it."
 SENTENCES = ("'Back to Search' [SEP] 'Page 1 (Total results:", "'Back to Search' [SEP] '< Prev' [SEP] '", "' [SEP] 'Price: $", "' [SEP] '$",
              "' [SEP] 'Rating: N.A.' [SEP] 'Description' [SEP] 'Features' [SEP] 'Reviews' [SEP] 'Buy Now'", "' [SEP] '", "]'\n 'click[",
