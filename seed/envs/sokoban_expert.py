@@ -2,7 +2,7 @@
 
 Not in the paper. It reads the board's text as the agent does and nothing else; in the vision form it sees nothing. `Notebook`
 follows an episode, `decide` says the next move, `hints` reads the pushes off a skill, `hindsight` writes summary and skill. A
-careless player heads for the target as the crow flies: it does not look for walls, and gets boxes stuck.
+careless player mostly wanders about.
 """
 import random
 import re
@@ -18,7 +18,8 @@ from seed.trajectory import Trajectory
 
 LEVELS = 200                                           # of a practice set
 reply = tagged
-CARELESS = 0.8
+CARELESS = 0.5
+AIMLESS = 0.8     # share of a careless player's moves without a skill that go anywhere
 VAGUE = "Push the box."
 SENTENCES = (*(f" {cell} \t" for cell in "#_OX√PS"), "push the box onto the target.", LEGEND, "'\n 'down'\n 'left'\n 'right'")
 XSB = {shown: xsb for xsb, shown in SHOWN.items()}     # the board's symbols to those of level files
@@ -71,17 +72,11 @@ def decide(book: Notebook, admissible, rng: random.Random, hints: tuple[str, ...
     were theirs (one box only)."""
     if book.now is None:
         return "nothing to see", rng.choice(admissible)
-    want, done = None, len(book.pushes)
-    if len(book.now.boxes) == 1:
-        if list(hints[:done]) == book.pushes and len(hints) > done:
-            want = hints[done]
-        elif careless:     # straight at the target, along the longer way first
-            (box,), (target,) = book.now.boxes, book.now.targets
-            down, right = target[0] - box[0], target[1] - box[1]
-            want = ("up" if down < 0 else "down") if abs(down) >= abs(right) else "left" if right < 0 else "right"
-        if want and (move := walk(book.now, want)):
-            return f"push {want}", move
-    if careless:
+    done = len(book.pushes)
+    if len(book.now.boxes) == 1 and len(hints) > done and list(hints[:done]) == book.pushes:
+        if move := walk(book.now, hints[done]):
+            return f"push {hints[done]}", move
+    if careless and rng.random() < AIMLESS:
         return "look around", rng.choice(admissible)
     moves = solve(book.now)
     return (f"push {pushes(book.now, moves)[0]}", moves[0]) if moves else ("stuck", rng.choice(admissible))
