@@ -137,7 +137,7 @@ def test_several_boxes(rooms):
 
 def test_what_ezpoints_expert_writes_is_true():
     env, seen = EZPoints(1), set()
-    for number in range(400):
+    for number in range(1200):
         tasks = env.tasks("train") + env.tasks("valid_unseen")
         slips = (0.2, 0.5, 1.0)[number % 3]
         t = play(ezpoints_expert, env, tasks[number % len(tasks)], random.Random(number), 8, slips=slips, careless=True)
