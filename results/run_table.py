@@ -39,7 +39,7 @@ GROUPS = {
         "grpo from base": (THREE, ("--method", "grpo", "--init", "base")),
         "seed from base": (THREE, ("--method", "seed", "--init", "base")),
     },
-    "better-skills": {f"seed-{kind}": (THREE, ("--method", f"seed-{kind}")) for kind in ("expert", "workflow")},
+    "better-skills": {f"seed-{kind}": (THREE, ("--method", f"seed-{kind}")) for kind in ("expert", "workflow", "other")},
     "lambda-beta": {f"seed {knob} {value}": (THREE, ("--method", "seed", f"--{option}", value))
                     for knob, option, values in (("lambda", "opd-coef", (0.01, 1)), ("beta", "gate-beta", (1, 20))) for value in values},
     "fractions": {f"{method} {fraction:.0%} of the data": (THREE, ("--method", method, "--train-fraction", fraction))

@@ -22,7 +22,8 @@ class Method:
     acts_with: str | None = None      # skill in the context while playing in training: None or "library"
     teacher: str | None = None        # skill in the teacher's context: None (no teacher), "hindsight" (the trajectory's own, by
                                       # the policy), "library" (static), "grown" (a library of the policy's own skills), "expert"
-                                      # and "workflow" (the trajectory's own, by rules, with and without the places of its objects)
+                                      # and "workflow" (the trajectory's own, by rules, with and without the places of its objects),
+                                      # "other" (like hindsight, but that of another task's trajectory)
     loss: Callable | None = None      # (logp_BL, teacher_BL, mask_BL, beta, old_BL) -> (loss_BL, metrics), weighted by lambda
     credit: Callable | None = None    # (advantages_B, logp_BL, teacher_BL, mask_BL) -> (advantages_BL, metrics)
     reward: bool = True               # is L_rl in the objective? Without it the loss stands alone, its weight 1
@@ -43,4 +44,6 @@ METHODS = {
     # Not in the paper: SEED with an analyzer that makes no mistakes, for the question what better skills would bring (ALFWorld).
     "seed-expert":   Method(teacher="expert", loss=opd_loss),
     "seed-workflow": Method(teacher="workflow", loss=opd_loss),
+    # Nor this: SEED whose skills are about something else. What it does as well as SEED is not due to what the skills say.
+    "seed-other":    Method(teacher="other", loss=opd_loss),
 }

@@ -63,7 +63,7 @@ def one_update(config, policy, optimizer, env, tasks, update: int, library=None)
 
     # 2. The same weights analyse every finished trajectory: s = A_old(x_tau). A teacher may see a library's skill instead.
     answers = []
-    if method.teacher in ("hindsight", "grown"):
+    if method.teacher in ("hindsight", "grown", "other"):
         answers = analyze(policy, trajectories, seed, temperature=config.analyzer_temperature,
                           most_prompt_tokens=config.analyzer_prompt_tokens, most_skill_tokens=config.skill_tokens,
                           batch_tokens=config.sample_tokens)
@@ -77,8 +77,12 @@ def one_update(config, policy, optimizer, env, tasks, update: int, library=None)
     if method.teacher:
         if method.teacher == "grown":
             library.grow(everyones, update)
+        ordered = sorted(everyones, key=lambda t: (t.group, t.copy))
+        skills = {(t.group, t.copy): library.skill(t.task) if library else t.skill for t in ordered}
+        if method.teacher == "other":   # one group further
+            skills = dict(zip(skills, list(skills.values())[config.group_size:] + list(skills.values())[:config.group_size]))
         for t in (*trajectories, *everyones):
-            t.taught = library.skill(t.task) if library else t.skill
+            t.taught = skills[t.group, t.copy]
         check_skills(everyones, update)
     meter.lap("analysis")
 

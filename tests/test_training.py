@@ -129,6 +129,8 @@ def test_an_update_of_every_other_method(train, tmp_path, method):
         taught = {t["task"]["id"]: {s["taught"] for s in played if s["task"] == t["task"]} for t in played}
         if what.teacher in ("library", "grown"):                 # a library's skill is the task's, not the trajectory's
             assert all(len(seen) == 1 for seen in taught.values())
+        elif what.teacher == "other":                           # two groups of four: that of the other group's episode
+            assert [t["taught"] for t in played] == [t["skill"] for t in played[4:] + played[:4]] != [t["skill"] for t in played]
         else:
             assert all(t["taught"] == t["skill"] for t in played) and any(len(seen) > 1 for seen in taught.values())
             assert any(char.isdigit() for t in played for char in t["skill"]) == (what.teacher == "expert")   # places have numbers
