@@ -106,8 +106,8 @@ TINY_MODELS = Path(__file__).parent / "tiny_models"   # one for each environment
 LORA = dict(dtype="auto", quantize=True, lora_rank=32, gradient_checkpointing=True, learning_rate=2e-5, sft_learning_rate=1e-4)
 PRESETS = {
     # A model of a million parameters and small households: minutes on two CPU cores. See seed/tiny.py. lambda: at 0.1 the
-    # distillation's gradient has about a quarter of the length of GRPO's (`gradient_ratio` in results/alfworld_tiny.json), so at
-    # the paper's 0.01 it would have a fortieth.
+    # distillation's gradient has about 0.15 of the length of GRPO's (`gradient_ratio` in results/alfworld_tiny.json), so at the
+    # paper's 0.01 it would have 0.015.
     "tiny": dict(model="tiny", dtype="float32", updates=12, max_reply_tokens=24,
                  analyzer_prompt_tokens=1024, skill_tokens=80, opd_coef=0.1, learning_rate=2e-4, minibatches=4, batch_tokens=4096, sft_tasks=32,
                  sft_rollouts=4, sft_learning_rate=3e-4, annotator="expert", eval_every=4, eval_episodes=200, gradients_every=4),
