@@ -56,8 +56,9 @@ def main():
         model = model.merge_and_unload()
     device = model.device
     model.to(torch.bfloat16).save_pretrained(args.out)
-    for part in (tokenizer, *[eyes.processor] * bool(eyes)):
-        part.save_pretrained(args.out)
+    tokenizer.save_pretrained(args.out)
+    if eyes:
+        eyes.processor.save_pretrained(args.out)
     del model
     # Compared is what a server will load.
     served = model_class(config).from_pretrained(args.out, dtype=torch.bfloat16).to(device)

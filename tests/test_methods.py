@@ -23,7 +23,7 @@ def test_library_skills_in_seed_are_sdar():
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_row_is_consistent(name):
     m = METHODS[name]
-    assert m.acts_with in (None, "library") and m.teacher in (None, "library", "grown", "hindsight", "expert", "workflow")
+    assert m.acts_with in (None, "library") and m.teacher in (None, "library", "grown", "hindsight", "expert", "workflow", "other")
     assert (m.teacher is not None) == (m.loss is not None or m.credit is not None)     # a teacher is there for something
     assert m.reward or m.loss                                                            # something is learned from
     assert m.trains or not m.teacher

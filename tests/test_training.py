@@ -68,7 +68,7 @@ def test_stage_1_trains_on_the_answer_alone(sft, monkeypatch):
     score = train_sft.action_logprobs
     monkeypatch.setattr(train_sft, "action_logprobs", lambda policy, rows: seen.extend(rows) or score(policy, rows))
     policy = load_policy(make_config({"preset": "tiny"}))
-    train_sft.fine_tune(make_config({"preset": "tiny", "sft_epochs": 1}), policy, [("Analyse.", '{"a": "b"}')])
+    train_sft.fine_tune(make_config({"preset": "tiny", "sft_epochs": 1}), policy, [(("Analyse.", ()), '{"a": "b"}')])
     ((prompt, answer),) = seen
     assert prompt == policy.encode("Analyse.") and policy.decode(answer) == '{"a": "b"}' and answer[-1] in policy.end_ids
 
