@@ -17,7 +17,8 @@ import json
 import sys
 from pathlib import Path
 
-from seed.config import ENVIRONMENTS, Config, Parser, check_python, load_config, make_config
+from seed.commandline import Parser
+from seed.config import ENVIRONMENTS, Config, check_python, load_config, make_config
 from seed.envs import open_env
 from seed.errors import UserError, exit_cleanly
 from seed.evaluation import compare, evaluate, spread
@@ -62,7 +63,7 @@ def main():
 
 
 def arguments():
-    parser = Parser(description=__doc__, formatter_class=__import__("argparse").RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(__doc__)
     parser.add_argument("--run", help="run folder")
     parser.add_argument("--model", choices=["base"], help="instead of a run: the preset's base model")
     parser.add_argument("--env", choices=list(ENVIRONMENTS), help="with --model [alfworld]")

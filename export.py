@@ -8,7 +8,6 @@ the difference of log-probs on actions of the run itself, between the policy tha
 """
 import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: idle threads sleep instead of spinning
-import argparse
 import gc
 import sys
 from dataclasses import replace
@@ -16,7 +15,8 @@ from pathlib import Path
 
 import torch
 
-from seed.config import Parser, load_config
+from seed.commandline import Parser
+from seed.config import load_config
 from seed.errors import UserError, exit_cleanly
 from seed.memory import micro_batch_tokens
 from seed.policy import Policy, load_policy, model_class
@@ -29,7 +29,7 @@ STEPS = 64  # actions of the run that the two models are compared on
 
 @exit_cleanly
 def main():
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(__doc__)
     parser.add_argument("--run", required=True, help="run folder of train_seed.py")
     parser.add_argument("--out", required=True, type=Path, help="folder for the model, a new one")
     args = parser.parse_args()

@@ -7,8 +7,8 @@
 Every environment is played by its rule-based player (`seed/envs/NAME_expert.py`), a third of whose actions are random; only the
 environment's own CPU time counts. Sokoban and EZPoints then play the same actions with pictures. Where the original program of
 Sokoban (gym-sokoban) can be imported, it is put into the same rooms and given the same moves, and every board and reward is compared.
-ALFWorld against its original is `bench/alfworld_engine.py`; the originals of the other three come in no package (WebShop wants Java,
-a search index of 5 GB or more; EZPoints is a part of RL4VLM's repository).
+ALFWorld against its original is `bench/alfworld_engine.py`; the originals of the other three come in no package (WebShop's wants
+Java, search's a server and its index; EZPoints is a part of RL4VLM's repository).
 
 The last line is JSON: for each environment {"steps_per_second", "resets_per_second"}, and for Sokoban beside its original
 {"step_speedup", "picture_speedup", "differences"}. Seconds depend on the machine, ratios less.

@@ -4,12 +4,12 @@ A value comes from the dataclass below, then the preset, then the command line. 
 paper's values are those of its ALFWorld runs (their configuration is published) unless a line says otherwise.
 """
 import argparse
-import difflib
 import json
 import sys
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from seed.commandline import Parser
 from seed.errors import UserError
 from seed.methods import METHODS
 
@@ -135,37 +135,10 @@ def settings(env: str, preset: str) -> dict:
     return {**ENVIRONMENTS[env], **PRESETS[preset], **(TINY_ENVIRONMENTS[env] if preset == "tiny" else {})}
 
 
-OTHER_NAMES = {"--lambda": "--opd-coef", "--beta": "--gate-beta", "--lr": "--learning-rate"}  # the paper's and other programs'
-
-
-def meant(word: str, known: list[str]) -> str | None:
-    """What was probably meant by a word that is no option."""
-    if not word.startswith("-"):  # a value without its option
-        return next((f"{option} {word}" for option in ("--run", "--env") if option in known), None)
-    near = [OTHER_NAMES[word]] if OTHER_NAMES.get(word) in known else difflib.get_close_matches(word, known, 1, cutoff=0.7)
-    return near[0] if near else None
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line, and a guess at what was meant."""
-
-    def error(self, message):
-        raise UserError(f"{message} (--help lists all options)")
-
-    def parse_args(self, args=None, namespace=None):
-        values, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            known = [option for action in self._actions for option in action.option_strings]
-            word = unknown[0].split("=")[0]
-            option = meant(word, known)
-            self.error(f"unknown option {word}" + (f", did you mean {option}?" if option else ""))
-        return values
-
-
 def parse(doc: str, stage1: bool = False, arguments: list[str] | None = None) -> tuple[Config, set[str]]:
     """(config, the names of the options that the command line gave). `stage1`: --tasks stands for --sft-tasks, and so on."""
     check_python()
-    parser = Parser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = Parser(doc)
     for knob_ in fields(Config):
         flag = "--" + (knob_.name.removeprefix("sft_") if stage1 else knob_.name).replace("_", "-")
         meta = knob_.metadata
