@@ -22,6 +22,9 @@ def start() -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         if (card := int(os.environ["LOCAL_RANK"])) < torch.cuda.device_count():
             torch.cuda.set_device(card)
+        # The functions of torch.distributed.nn keep the group of the moment of their import as a default, and with it gloo's threads, which
+        # can abort the process at its end. The model's library imports them later: so they come first, while there is no group.
+        from torch.distributed import nn  # noqa: F401
         # Each tensor goes by the backend of where it lies: the tiny model stays on the CPU, whatever the machine has.
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=LONGEST_WAIT)
 

@@ -1,5 +1,6 @@
 """seed/distributed.py: two processes make the update that one process makes."""
 import json
+import os
 import subprocess
 import sys
 
@@ -29,7 +30,7 @@ def test_two_processes_make_the_update_of_one(games, tmp_path):
     start = [sys.executable], [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
     for name, python in zip(("one", "two"), start):
         done = subprocess.run([*python, "train_seed.py", *OPTIONS, "--data", str(games), "--out", str(tmp_path / name)], cwd=ROOT,
-                              capture_output=True, text=True, env={**__import__("os").environ, "OMP_NUM_THREADS": "1"})
+                              capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
         assert done.returncode == 0, done.stderr[-3000:]
     one, two = tmp_path / "one", tmp_path / "two"
     what = lambda folder: [[(t["task"]["id"], t["group"], t["copy"], t["skill"])] + [(s["observation"], s["action_ids"]) for s in t["steps"]]
@@ -47,6 +48,27 @@ def test_two_processes_make_the_update_of_one(games, tmp_path):
     for i in moments[0]:
         x, y = (state[i]["exp_avg"] for state in moments)
         assert (x - y).abs().max() <= 1e-4 * x.abs().max() + 1e-9
+
+
+def test_no_thread_of_the_group_is_left_when_it_has_ended():
+    # A group of one, as torchrun would announce it; `start` joins groups of several only, so it is told that there are two.
+    program = '''
+import os
+import torch.distributed as dist
+from seed import distributed
+from seed.config import parse
+from seed.policy import load_policy
+threads = lambda: [open(f"/proc/self/task/{t}/comm").read().strip() for t in os.listdir("/proc/self/task")]
+join = dist.init_process_group
+dist.init_process_group = lambda backend, timeout: join("gloo", timeout=timeout, store=dist.HashStore(), rank=0, world_size=1)
+distributed.start()
+load_policy(parse("", arguments=["--preset", "tiny"])[0], None)
+print(any("gloo" in name for name in threads()))
+distributed.stop()
+print(any("gloo" in name for name in threads()))
+'''
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env={**os.environ, "WORLD_SIZE": "2", "LOCAL_RANK": "0"})
+    assert done.stdout.split() == ["True", "False"], done.stderr[-2000:]
 
 
 def test_more_processes_than_tasks_is_an_error(games, tmp_path, monkeypatch, capsys):
