@@ -53,7 +53,7 @@ def seed_over_grpo(rounds: int) -> float:
             rows = [Row(t, step, rng.uniform(-1, 1)) for t in trajectories for step in t.steps]
             tokens = sum(len(row.step.action_ids) for row in rows)
             began = time.perf_counter()
-            rescore_rows(config, policy, rows, 0)
+            rescore_rows(config, policy, [rows], 0)
             accumulate(config, policy, rows, tokens, 0, Meter(), measure=False)
             optimizer.step()
             best[config.method] = min(best.get(config.method, 1e9), time.perf_counter() - began)

@@ -50,7 +50,8 @@ def update_metrics(meter: Meter, trajectories, answers, crashed, has_teacher: bo
         "score": played["mean_score"], "turns": played["mean_turns"], "malformed": played["malformed"], "inadmissible": played["inadmissible"],
         "ended": sum(step.ended for step in steps) / len(steps), "reply_tokens": tokens / len(steps), "crashed": len(crashed),
         "equal_groups": sum(len(seen) == 1 for seen in rewards.values()) / len(rewards),
-        **{name: sums[name] / tokens for name in ("rl_loss", "entropy", "clipped", "sampling_gap")},
+        **{name: sums[name] / tokens for name in ("rl_loss", "entropy", "clipped")},
+        "sampling_gap": sums["sampling_gap"] / sums["first_tokens"],  # of the first optimisation step
         "kl": sums["kl"] / tokens if "kl" in sums else None, "grad_norm": sums["grad_norm"]}
     if has_teacher:
         analysed = any(t.skill is not None or t.skill_error for t in trajectories)

@@ -13,10 +13,12 @@ Updates are numbered from 0 inside the code and from 1 in what is printed and wr
 Shapes: N trajectories of the update, B rows of a micro-batch (a row is one step), L action tokens of its longest reply.
 
 How it differs from the paper:
-1. The teacher's ell_skill is that of pi_old, scored once an update like ell_old, and stays for all optimisation steps of the
-   update (--minibatches; the authors' run files take about 7). With one step no old scores are needed: ell_old is the first forward
-   pass's ell, detached, and every ratio is exactly 1.
-2. Every sampled token follows from (seed, update, task, copy, step): a run can be interrupted and goes on bitwise equal
+1. The teacher's ell_skill is that of pi_old, scored once an update, and stays for all optimisation steps of the update
+   (--minibatches; the authors' run files take about 7).
+2. ell_old is scored only where it has to be. In the first optimisation step it is that step's own ell, detached, and every ratio
+   is exactly 1. For the later ones it is, in float32, what was recorded while sampling: the same up to rounding, as `sampling_gap`
+   checks in every update. In half precision sampling and scoring round differently, and a pass of its own keeps that out of the ratio.
+3. Every sampled token follows from (seed, update, task, copy, step): a run can be interrupted and goes on bitwise equal
    (tested on the CPU in float32).
 """
 import random
@@ -88,7 +90,10 @@ def one_update(config, policy, optimizer, env, tasks, update: int, library=None)
 
     # 3. A row is one step. Its action ids are scored again under H(h, s) and under the reference, without gradient.
     rows = [Row(trajectory, step) for trajectory in trajectories for step in trajectory.steps]
-    with_less_if_needed(config, lambda: rescore_rows(config, policy, rows, update))
+    if config.minibatches > 1:
+        random.Random(seed).shuffle(rows)
+    minibatches = [rows[k::config.minibatches] for k in range(config.minibatches)]
+    with_less_if_needed(config, lambda: rescore_rows(config, policy, minibatches, update))
     meter.lap("scoring")
 
     # 4. A = (R - mu) / (sigma + eps) in each group; the penalty for a malformed reply comes off its own step's score.
@@ -101,11 +106,9 @@ def one_update(config, policy, optimizer, env, tasks, update: int, library=None)
         row.advantage = advantage
 
     # 5. L = L_rl + lambda * L_opd, in one optimisation step or several.
-    if config.minibatches > 1:
-        random.Random(seed).shuffle(rows)
     measured, norms = {}, []
-    for k in range(config.minibatches):
-        minibatch, sums = rows[k::config.minibatches], dict(meter.sums)
+    for k, minibatch in enumerate(minibatches):
+        sums = dict(meter.sums)
         tokens = distributed.add_up_by_name({"tokens": sum(len(row.step.action_ids) for row in minibatch)})["tokens"]
         measure = method.loss is not None and method.reward and update % config.gradients_every == 0 and k == 0
 
@@ -139,22 +142,23 @@ class Row:
     advantage: float = 0.0
     teacher: torch.Tensor | None = None      # ell_skill; None: no usable skill, m = 0
     reference: torch.Tensor | None = None    # ell under the policy that RL started from
-    old: torch.Tensor | None = None          # ell under pi_old; None: one optimisation step, see the module's head
+    old: torch.Tensor | None = None          # ell under pi_old; None in the first optimisation step, see the module's head
 
     @property
     def ids(self) -> tuple[list[int], list[int]]:
         return self.step.prompt_ids, self.step.action_ids
 
 
-def rescore_rows(config, policy, rows: list[Row], update: int) -> None:
+def rescore_rows(config, policy, minibatches: list[list[Row]], update: int) -> None:
     """The same action ids under other contexts and other weights."""
+    rows, later = sum(minibatches, []), sum(minibatches[1:], [])
+
     def fill(name, rows, prompts, **options):
         scores = score(policy, [(prompt, row.step.action_ids) for prompt, row in zip(prompts, rows)], config.batch_tokens, **options)
         for row, scored in zip(rows, scores):
             setattr(row, name, scored)
             check_finite(scored.tolist(), f"{name} log-prob", where(update, row.trajectory))
 
-    plain = [row.step.prompt_ids for row in rows]
     if METHODS[config.method].teacher:
         # ell_skill = log pi_theta(a_l | H(h, s), a_<l)
         taught = [row for row in rows if row.trajectory.taught is not None]
@@ -163,9 +167,12 @@ def rescore_rows(config, policy, rows: list[Row], update: int) -> None:
             raise UserError("in a whole update no skill reached the teacher: its prompts equal the student's")
         fill("teacher", taught, prompts)
     if config.kl_coef and METHODS[config.method].reward:
-        fill("reference", rows, plain, reference=True)
-    if config.minibatches > 1:
-        fill("old", rows, plain)
+        fill("reference", rows, [row.step.prompt_ids for row in rows], reference=True)
+    if config.dtype == "float32":
+        for row in later:
+            row.old = torch.tensor(row.step.logprobs)
+    else:
+        fill("old", later, [row.step.prompt_ids for row in later])
 
 
 def accumulate(config, policy, rows: list[Row], tokens: float, update: int, meter: Meter, measure: bool) -> list[torch.Tensor]:
@@ -191,7 +198,13 @@ def objective(config, policy, rows: list[Row], tokens: float, meter: Meter):
     method = METHODS[config.method]
     logp_BL, entropy_BL, mask_BL = action_logprobs(policy, [row.ids for row in rows])
     pad = lambda scores: pad_sequence(scores, batch_first=True).to(logp_BL.device)
-    old_BL = logp_BL.detach() if rows[0].old is None else pad([row.old for row in rows])
+    sampled_BL = pad([torch.tensor(row.step.logprobs) for row in rows])
+    if rows[0].old is None:  # the first optimisation step: the weights are still those that played
+        old_BL = logp_BL.detach()
+        meter.add("first_tokens", mask_BL.sum())
+        meter.add("sampling_gap", (sampled_BL - old_BL).abs().sum())
+    else:
+        old_BL = pad([row.old for row in rows])
     advantages = torch.tensor([row.advantage for row in rows], device=logp_BL.device)
     if method.teacher:
         # m: the action tokens of trajectories with a usable skill; the others have no teacher.
@@ -202,8 +215,7 @@ def objective(config, policy, rows: list[Row], tokens: float, meter: Meter):
         meter.add_distillation(**seen)
     surrogate_BL, ratio_BL = clipped_surrogate(logp_BL, old_BL, advantages, mask_BL, config.clip_ratio)
     rl = token_mean(surrogate_BL, mask_BL, tokens)
-    sampled_BL = pad([torch.tensor(row.step.logprobs) for row in rows])
-    for name, values_BL in (("tokens", mask_BL), ("rl_loss", surrogate_BL), ("entropy", entropy_BL), ("sampling_gap", (sampled_BL - old_BL).abs()),
+    for name, values_BL in (("tokens", mask_BL), ("rl_loss", surrogate_BL), ("entropy", entropy_BL),
                             ("clipped", ((ratio_BL - 1).abs() > config.clip_ratio) & mask_BL)):
         meter.add(name, values_BL.detach().sum())
     if config.kl_coef and method.reward:

@@ -15,12 +15,14 @@ def test_distillation_numbers_by_hand():
     meter.add_distillation(torch.tensor([3.0]), torch.tensor([0.8]))
     meter.add("tokens", 6)
     meter.add("opd_loss", 1.5)
+    meter.add("first_tokens", 2)
+    meter.add("sampling_gap", 0.5)
     ts = [trajectory(success=True), trajectory(success=False, copy=1)]
     ts[0].skill, ts[1].skill_error = "Look.", "cut off"
     m = update_metrics(meter, ts, [[1, 2, 3], [4]], ["game 3: crashed"], has_teacher=True)
     assert m["delta_mean"] == pytest.approx(1.0) and m["delta_abs"] == pytest.approx(5 / 3)
     assert m["delta_std"] == pytest.approx(math.sqrt(11 / 3 - 1)) and m["gate_mean"] == pytest.approx(0.6)
-    assert m["gate_open"] == pytest.approx(2 / 3) and m["taught_tokens"] == 0.5 and m["opd_loss"] == 0.25
+    assert m["gate_open"] == pytest.approx(2 / 3) and m["taught_tokens"] == 0.5 and m["opd_loss"] == m["sampling_gap"] == 0.25
     assert m["skill_valid"] == 0.5 and m["skill_errors"] == {"cut off": 1} and m["skill_tokens"] == 2 and m["crashed"] == 1
     assert m["success"] == 0.5 and m["equal_groups"] == 0.0 and m["turns"] == 3
 
@@ -28,6 +30,7 @@ def test_distillation_numbers_by_hand():
 def test_equal_groups():
     meter = Meter()
     meter.add("tokens", 1)
+    meter.add("first_tokens", 1)
     ts = [trajectory(success=s, group=g, copy=c) for g, members in enumerate([(1, 1), (0, 0), (0, 1), (1, 0)]) for c, s in enumerate(members)]
     assert update_metrics(meter, ts, [], [], has_teacher=False)["equal_groups"] == 0.5
 
@@ -55,6 +58,7 @@ def test_replies_that_never_end_stop_the_first_update():
 def test_what_was_not_measured_is_null():
     meter = Meter()
     meter.add("tokens", 4)
+    meter.add("first_tokens", 4)
     m = update_metrics(meter, [trajectory()], [], [], has_teacher=True)
     assert m["gate_mean"] is None and m["delta_std"] is None and m["kl"] is None and m["entropy"] == 0
 
