@@ -16,14 +16,16 @@ from pathlib import Path
 
 from seed.config import ENVIRONMENTS
 from seed.envs.search import FORMS, extract_answer
-from seed.envs.search_world import CHAINS, PASSAGES, wording
+from seed.envs.search_world import CHAINS, PASSAGES, SYLLABLES, wording
 from seed.trajectory import Trajectory
 
 QUESTIONS = 160   # of a practice set
 CARELESS = 0.5
 VAGUE = "Search, then answer."
-SENTENCES = ("'\n '".join(FORMS.values()), *FORMS.values(), '<information>{"result": "Doc 1:', *(f"\\nDoc {n}:" for n in (2, 3)), '\\n"}</information>',
-             "<search>", "</search>", "<answer>", "</answer>")
+# For the tiny tokenizer. A name is then the same tokens wherever it stands, and can be copied.
+SENTENCES = (*SYLLABLES, *map(str.capitalize, SYLLABLES), "'\n '".join(FORMS.values()), *FORMS.values(),
+             '<information>{"result": "Doc 1:', *(f"\\nDoc {n}:" for n in (2, 3)), '\\n"}</information>', "<search>",
+             "</search>", "<answer>", "</answer>")
 NAME = r"[A-Z][a-z]+(?: [A-Z][a-z]+)?"
 WHAT = {"birth": "the town of birth", "death": "the town of death", "teacher": "the teacher", "author": "the writer",
         "founder": "the founder", "seat": "the town", "region": "the region", "river": "the river", "capital": "the capital"}

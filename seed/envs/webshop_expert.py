@@ -10,14 +10,17 @@ from pathlib import Path
 
 from seed.envs.base import tagged
 from seed.envs.webshop import WebShop, parse_action
-from seed.envs.webshop_made import make_products
+from seed.envs.webshop_made import CATEGORIES, make_products
 from seed.trajectory import Trajectory
 
 GOALS = 160                                     # of a practice set
 reply = tagged
 CARELESS = 0.5
 VAGUE = "Search it, open it, buy it."
-SENTENCES = ("'Back to Search' [SEP] 'Page 1 (Total results:", "'Back to Search' [SEP] '< Prev' [SEP] '", "' [SEP] 'Price: $", "' [SEP] '$",
+# For the tiny tokenizer: what stands on pages, and the made shop's own phrases, so that a name is copied in one token.
+PHRASES = sorted({phrase.lower() for _, groups, attributes in CATEGORIES.values() for kinds, options in groups.values()
+                  for phrase in (*kinds.split(", "), *attributes.split(", "), *sum(options.values(), ())) if not phrase.isdigit()})
+SENTENCES = (*PHRASES, *map(str.title, PHRASES), "'Back to Search' [SEP] 'Page 1 (Total results:", "'Back to Search' [SEP] '< Prev' [SEP] '", "' [SEP] 'Price: $", "' [SEP] '$",
              "' [SEP] 'Rating: N.A.' [SEP] 'Description' [SEP] 'Features' [SEP] 'Reviews' [SEP] 'Buy Now'", "' [SEP] '", "]'\n 'click[",
              "click[back to search]'\n 'click[< prev]'\n 'click[description]'\n 'click[features]'\n 'click[reviews]'\n 'click[buy now]'\n 'click[",
              "Find me", ", and price lower than", ".00 dollars", "<action>click[", "<action>search[", "]</action>")
