@@ -44,6 +44,7 @@ from train_sft import stage1
 KINDS = ("own", "expert", "workflow", "library")
 OTHER = "expert, other game"
 TASKS, COPIES = 32, 8    # of the second measurement
+KEPT = ("wins", "games", "success", "low", "high", "mean_turns", "inadmissible")
 
 
 class BySkill:
@@ -72,7 +73,7 @@ def acting(policy, env, config) -> dict:
     tasks = env.tasks("valid_seen")
     first, _ = rollout(policy, env, [(task, i, 0) for i, task in enumerate(tasks)], "why, first", **play_options(config, config.eval_temperature))
     plain = evaluate(policy, env, tasks, config, title="without a skill")
-    result = {"none": {key: plain[key] for key in ("wins", "games", "success", "low", "high", "mean_turns")}}
+    result = {"none": {key: plain[key] for key in KEPT}}
     for kind in (*KINDS, OTHER):
         made = skills_of("expert" if kind == OTHER else kind, policy, first, config, "why, first")
         if kind == OTHER:  # the list is sorted by type: the game before is of the same type, or (once a type) of the last one
@@ -82,7 +83,7 @@ def acting(policy, env, config) -> dict:
         known = defaultdict(list)   # did the first episode succeed, from which the skill was made?
         for t in first:
             known["after a win" if t.success else "after a loss"] += e["outcomes"][t.task.id]
-        result[kind] = {**{key: e[key] for key in ("wins", "games", "success", "low", "high", "mean_turns")},
+        result[kind] = {**{key: e[key] for key in KEPT},
                         "usable": sum(s is not None for s in skills.values()) / len(skills),
                         **{name: {"wins": sum(x), "games": len(x), "success": sum(x) / len(x), "interval": wilson(sum(x), len(x))} for name, x in known.items()}}
     return result
@@ -167,7 +168,7 @@ def show(name, entry):
     for kind in KINDS:
         a, t = entry["acting"][kind], entry["teaching"]["kinds"][kind]
         cells = "  ".join(f"{part} {t['tokens'].get(part, {}).get('mean', float('nan')):+.3f}" for part in ("reasoning", "action", "won", "lost", "lost, as all of the group"))
-        print(f"  {kind:9s} acting {a['success']:.1%} [{a['low']:.1%}, {a['high']:.1%}]   Delta {cells}   won above lost {t['won_above_lost']}")
+        print(f"  {kind:9s} acting {a['success']:.1%} [{a['low']:.1%}, {a['high']:.1%}], {a['inadmissible']:.0%} inadmissible   Delta {cells}   won above lost {t['won_above_lost']}")
 
 
 def draw(known):

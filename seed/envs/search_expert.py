@@ -22,8 +22,8 @@ from seed.trajectory import Trajectory
 QUESTIONS = 160   # of a practice set
 CARELESS = 0.5
 VAGUE = "Search, then answer."
-# For the tiny tokenizer. A name is then the same tokens wherever it stands, and can be copied.
-SENTENCES = (*SYLLABLES, *map(str.capitalize, SYLLABLES), "'\n '".join(FORMS.values()), *FORMS.values(),
+# For the tiny tokenizer: the forms, and all names of two syllables, so that what a passage says is copied in one token or two.
+SENTENCES = (*(first.capitalize() + second for first in SYLLABLES for second in SYLLABLES), "'\n '".join(FORMS.values()), *FORMS.values(),
              '<information>{"result": "Doc 1:', *(f"\\nDoc {n}:" for n in (2, 3)), '\\n"}</information>', "<search>",
              "</search>", "<answer>", "</answer>")
 NAME = r"[A-Z][a-z]+(?: [A-Z][a-z]+)?"

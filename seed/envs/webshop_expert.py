@@ -17,10 +17,12 @@ GOALS = 160                                     # of a practice set
 reply = tagged
 CARELESS = 0.5
 VAGUE = "Search it, open it, buy it."
-# For the tiny tokenizer: what stands on pages, and the made shop's own phrases, so that a name is copied in one token.
+# For the tiny tokenizer: what stands on pages, the made shop's own phrases, and digits in pairs, so that a name is copied in one
+# token and a product's id in three.
 PHRASES = sorted({phrase.lower() for _, groups, attributes in CATEGORIES.values() for kinds, options in groups.values()
                   for phrase in (*kinds.split(", "), *attributes.split(", "), *sum(options.values(), ())) if not phrase.isdigit()})
-SENTENCES = (*PHRASES, *map(str.title, PHRASES), "'Back to Search' [SEP] 'Page 1 (Total results:", "'Back to Search' [SEP] '< Prev' [SEP] '", "' [SEP] 'Price: $", "' [SEP] '$",
+SENTENCES = (*PHRASES, *map(str.title, PHRASES), *(f"{n:02}" for n in range(100)), "'Back to Search' [SEP] 'Page 1 (Total results:",
+             "'Back to Search' [SEP] '< Prev' [SEP] '", "' [SEP] 'Price: $", "' [SEP] '$",
              "' [SEP] 'Rating: N.A.' [SEP] 'Description' [SEP] 'Features' [SEP] 'Reviews' [SEP] 'Buy Now'", "' [SEP] '", "]'\n 'click[",
              "click[back to search]'\n 'click[< prev]'\n 'click[description]'\n 'click[features]'\n 'click[reviews]'\n 'click[buy now]'\n 'click[",
              "Find me", ", and price lower than", ".00 dollars", "<action>click[", "<action>search[", "]</action>")
