@@ -70,7 +70,8 @@ def summarise():
         for skills in sorted({e["with_skills"] for e in there[0]["evaluations"]}):
             if name == "skill-prompt" and not skills:  # that is vanilla
                 continue
-            rows[name + "*" * skills] = {split: row(there, records.get("grpo", []), split, skills) for split in SPLITS}
+            rows[name + "*" * skills] = {**{split: row(there, records.get("grpo", []), split, skills) for split in SPLITS},
+                                         "training": training(there, records.get("grpo", []))}
     summary = {"command": "python results/run_table.py", "date": time.strftime("%Y-%m-%d"), "machine": experiment.machine(), "commit": commit(),
                "versions": versions(), "metric": "success on 200 held-out games a split, each once, temperature 0.4, last policy", "rows": rows}
     (ROOT / "results" / "table.json").write_text(json.dumps(summary, indent=1) + "\n")
@@ -93,12 +94,21 @@ def row(there: list[dict], grpo: list[dict], split: str, skills: bool) -> dict:
             "minus_grpo": over_seeds([p["difference"] for p in pairs]) if pairs and there[0]["name"] != "grpo" else None, "paired": pairs}
 
 
+def training(there: list[dict], grpo: list[dict]) -> dict | None:
+    """Success of all training episodes of a run, at the rollouts' temperature of 1: the height of Figure 3's curve. By seed, as above."""
+    mean = lambda r: sum(r["metrics"]["success"]) / len(r["metrics"]["success"])
+    if "success" not in there[0]["metrics"]:
+        return None
+    pairs = [mean(r) - mean(g) for r in there for g in grpo if g["seed"] == r["seed"]]
+    return {"success": over_seeds([mean(r) for r in there]), "minus_grpo": over_seeds(pairs) if pairs and there[0]["name"] != "grpo" else None}
+
+
 def markdown(rows: dict) -> str:
     """The table for results/README.md."""
     percent = lambda x: f"{100 * x:.1f}"
     spread = lambda s: percent(s["mean"]) + (f" [{percent(s['low'])}, {percent(s['high'])}]" if s["low"] is not None else "")
-    lines = ["| run | seeds | seen: each run | seen: mean | seen: minus grpo | unseen: each run | unseen: mean | unseen: minus grpo |",
-             "|---|---|---|---|---|---|---|---|"]
+    lines = ["| run | seeds | seen: each run | seen: mean | seen: minus grpo | unseen: each run | unseen: mean | unseen: minus grpo | "
+             "training episodes: mean | training: minus grpo |", "|---|---|---|---|---|---|---|---|---|---|"]
     for name, splits in rows.items():
         cells = [name, str(len(splits[SEEN]["runs"]))]
         for split in (SEEN, UNSEEN):
@@ -106,6 +116,8 @@ def markdown(rows: dict) -> str:
             trained = METHODS[r["method"]].trains
             cells += [" ".join(percent(run["success"]) for run in r["runs"]), spread(r["success"]),
                       spread(r["minus_grpo"]) if r["minus_grpo"] and trained else ""]
+        t = splits["training"]
+        cells += [spread(t["success"]), spread(t["minus_grpo"]) if t["minus_grpo"] else ""] if t else ["", ""]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -4,7 +4,7 @@
     python results/why.py --run runs/NAME     # the last policy of a run, as another entry of results/why.json
 
 Four kinds of skill for the same finished episodes: the policy's own, those of rules that make no mistakes with the places where
-things were seen ("expert") and without them ("workflow"), and the static library's. Two measurements on the made games:
+things were seen ("expert") and without them ("workflow"), and the static library's. Three measurements on the made games:
 
 1. Acting. Every game is played, the episode turned into a skill, and the same game played again with it in the context (library
    and workflow skills say nothing about the game itself; own and expert ones may). How much does a skill help as a prompt? And how
@@ -13,6 +13,8 @@ things were seen ("expert") and without them ("workflow"), and the static librar
    reasoning, tags and action, for won and lost episodes, and for groups in which all failed (no advantage, so GRPO learns nothing
    there); and how much of the reward is in Delta: the share of pairs of a won and a lost episode of the same group in which
    the won one has the higher mean Delta (0.5: none).
+3. Sharpening. The held-out games without a skill at four sampling temperatures. A policy that has only become surer of what it did
+   anyway gains at the 1.0 of training and not at the 0.4 of evaluations.
 """
 import argparse
 import json
@@ -20,6 +22,7 @@ import os
 import random
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -43,6 +46,7 @@ from train_sft import stage1
 
 KINDS = ("own", "expert", "workflow", "library")
 OTHER = "expert, other game"
+TEMPERATURES = (0.1, 0.4, 0.7, 1.0)
 TASKS, COPIES = 32, 8    # of the second measurement
 KEPT = ("wins", "games", "success", "low", "high", "mean_turns", "inadmissible")
 
@@ -87,6 +91,12 @@ def acting(policy, env, config) -> dict:
                         "usable": sum(s is not None for s in skills.values()) / len(skills),
                         **{name: {"wins": sum(x), "games": len(x), "success": sum(x) / len(x), "interval": wilson(sum(x), len(x))} for name, x in known.items()}}
     return result
+
+
+def sharpening(policy, env, config) -> dict:
+    """Success on the held-out games, without a skill, by sampling temperature."""
+    played = {t: evaluate(policy, env, env.tasks("valid_seen"), replace(config, eval_temperature=t), title=f"at temperature {t}") for t in TEMPERATURES}
+    return {str(t): {key: e[key] for key in KEPT} for t, e in played.items()}
 
 
 def teaching(policy, env, config) -> dict:
@@ -157,7 +167,8 @@ def main():
     known = json.loads(file.read_text()) if file.exists() else {}
     name = f"{config.method} seed {config.seed}, update {log.checkpoints()[-1]}" if log else "after Stage 1"
     known[name] = {"command": "python results/why.py" + (f" --run {args.run}" if args.run else ""), "commit": commit(), "date": time.strftime("%Y-%m-%d"),
-                   "machine": experiment.machine(), "acting": acting(policy, env, config), "teaching": teaching(policy, env, config)}
+                   "machine": experiment.machine(), "acting": acting(policy, env, config), "teaching": teaching(policy, env, config),
+                   "sharpening": sharpening(policy, env, config)}
     file.write_text(json.dumps(known, indent=1) + "\n")
     show(name, known[name])
     draw(known)
@@ -165,6 +176,7 @@ def main():
 
 def show(name, entry):
     print(f"\n{name}: {entry['acting']['none']['success']:.1%} without a skill")
+    print("  at temperature " + ", ".join(f"{t}: {e['success']:.1%}" for t, e in entry["sharpening"].items()))
     for kind in KINDS:
         a, t = entry["acting"][kind], entry["teaching"]["kinds"][kind]
         cells = "  ".join(f"{part} {t['tokens'].get(part, {}).get('mean', float('nan')):+.3f}" for part in ("reasoning", "action", "won", "lost", "lost, as all of the group"))

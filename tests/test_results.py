@@ -25,7 +25,7 @@ def record(run: Run, wins: int, updates: int = 4) -> dict:
     return {"name": run.name, "method": method, "seed": run.seed, "config_hash": run.digest(), "commit": "abc",
             "evaluations": [evaluation(state, split, skills) for state in ("start", "last") for split in (SEEN, UNSEEN) for skills in [False, True][:1 + bool(acts)]],
             "during": [{"update": u, "split": SEEN, "success": wins / 20, "low": low, "high": high} for u in (0, updates)],
-            "metrics": {name: [0.1] * updates for name in experiment.CURVES}}
+            "metrics": {name: [u * wins / 20 for u in range(updates)] for name in experiment.CURVES}}
 
 
 @pytest.fixture
@@ -57,7 +57,11 @@ def test_the_table_has_what_there_is_with_paired_differences(made_up, tmp_path, 
     # Differences 0.1, 0.05, 0.15: mean 0.1, sd 0.05, t = 4.303: half-width 4.303 * 0.05 / sqrt(3)
     assert row["minus_grpo"]["mean"] == pytest.approx(0.1) and row["minus_grpo"]["high"] - 0.1 == pytest.approx(4.303 * 0.05 / 3 ** 0.5, abs=1e-6)
     assert [p["better"] for p in row["paired"]] == [2, 1, 3] and table["grpo"][SEEN]["minus_grpo"] is None
-    assert "| seed | 3 | 50.0 55.0 60.0 | 55.0 [42.6, 67.4] | 10.0 [-2.4, 22.4] |" in capsys.readouterr().out
+    assert "| seed | 3 | 50.0 55.0 60.0 | 55.0 [42.6, 67.4] | 10.0 [-2.4, 22.4] |" in (out := capsys.readouterr().out)
+    # A record's curves rise by the share that its games are won by: (0 + 1 + 2 + 3) / 4 times 0.5, 0.55, 0.6 for seed.
+    assert table["seed"]["training"]["success"]["values"] == pytest.approx([0.75, 0.825, 0.9])
+    assert table["seed"]["training"]["minus_grpo"]["values"] == pytest.approx([0.15, 0.075, 0.225]) and table["grpo"]["training"]["minus_grpo"] is None
+    assert "| 82.5 [63.9, 101.1] | 15.0 [-3.6, 33.6] |" in out
     assert all((tmp_path / "results" / f"figure{n}.png").stat().st_size > 1000 for n in (3, 4, 5, 9))
 
 
